@@ -64,45 +64,35 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
     if treatment.after is None or treatment.choices is None or treatment.is_interrupted:
         return
     with contextlib.suppress(OSError):
-        surroundings = surroundings_of(
-            recording, sorted((recording / FOLDER).iterdir()), interpreter=setup.interpreter
+        replays = sorted((recording / FOLDER).iterdir())
+        seen = surroundings_of(recording, replays, interpreter=setup.interpreter)
+        for change in result.changes:
+            state = seen.files.get(str(change.path)) if isinstance(seen, Surroundings) else None
+            digest = hashlib.sha256(change.before).hexdigest()
+            if isinstance(seen, Surroundings) and (state is None or state[3] != digest):
+                seen = Change("file", str(change.path))
+        is_known = isinstance(seen, Surroundings)
+        content = json.dumps(
+            {
+                "format": _FORMAT,
+                "asked": _asked(request, treatment.choices),
+                "time_s": time.time(),
+                "surroundings": vars(seen) if is_known else None,
+                "hindrance": None if is_known else [*vars(seen).values()],
+                "changes": [
+                    [
+                        str(change.path),
+                        *(text.decode("latin-1") for text in (change.before, change.after)),
+                    ]
+                    for change in result.changes
+                ],
+                "fixes": _digest(recording / FIXES_FILE),
+            }
         )
-        content = _described(_asked(request, treatment.choices), recording, result, surroundings)
         signature = signature_of(recording, content)
         if signature is not None:
-            write_private(
-                recording / _FILE, json.dumps({"content": content, "signature": signature})
-            )
-
-
-def _described(
-    asked: dict[str, Any],
-    recording: Path,
-    result: SearchResult,
-    surroundings: Surroundings | Change,
-) -> str:
-    if isinstance(surroundings, Surroundings):
-        for change in result.changes:
-            state = surroundings.files.get(str(change.path))
-            if state is None or state[3] != hashlib.sha256(change.before).hexdigest():
-                surroundings = Change("file", str(change.path))
-                break
-    return json.dumps(
-        {
-            "format": _FORMAT,
-            "asked": asked,
-            "time_s": time.time(),
-            "surroundings": vars(surroundings) if isinstance(surroundings, Surroundings) else None,
-            "hindrance": [surroundings.kind, surroundings.name]
-            if isinstance(surroundings, Change)
-            else None,
-            "changes": [
-                [str(item.path), *(text.decode("latin-1") for text in (item.before, item.after))]
-                for item in result.changes
-            ],
-            "fixes": _digest(recording / FIXES_FILE),
-        }
-    )
+            signed = json.dumps({"content": content, "signature": signature})
+            write_private(recording / _FILE, signed)
 
 
 def kept_fixes(
@@ -154,15 +144,13 @@ def _checked(
     if age_s < 0 or _digest(recording / FIXES_FILE) != content["fixes"]:
         return OutdatedFixes(age_s, None)
     treatment = read_recording(recording).treatment
-    kept = content["changes"]
     changes = tuple(
-        FileChange(Path(path), *(text.encode("latin-1") for text in texts)) for path, *texts in kept
+        FileChange(Path(path), *(text.encode("latin-1") for text in texts))
+        for path, *texts in content["changes"]
     )
     # What is written must be what was shown.
-    if (
-        treatment is None
-        or "".join(diff_text(change, Path.cwd()) for change in changes) != treatment.diff
-    ):
+    diff = "".join(diff_text(change, Path.cwd()) for change in changes)
+    if treatment is None or diff != treatment.diff:
         return OutdatedFixes(age_s, None)
     return KeptFixes(recording, age_s, SearchResult(treatment, changes))
 

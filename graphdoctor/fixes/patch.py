@@ -26,8 +26,6 @@ from graphdoctor.facts.stack import parsed, relative
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.program import Program, RunChange
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
 
 @dataclass(frozen=True)
 class FileChange:
@@ -52,9 +50,10 @@ class _Hunk:
     def after_end(self) -> int:
         return self.after_start + len(self.lines)
 
-    def is_same(self, other: _Hunk) -> bool:
-        """Compare what both do, wherever other edits moved their lines."""
-        return (self.start, self.end, self.lines) == (other.start, other.end, other.lines)
+    @property
+    def change(self) -> tuple[int, int, tuple[bytes, ...]]:
+        """What it does, wherever other edits moved its lines."""
+        return self.start, self.end, self.lines
 
     def clashes(self, other: _Hunk) -> bool:
         """Tell if the result of both together would be ambiguous.
@@ -62,7 +61,7 @@ class _Hunk:
         Replaced lines may be adjacent, one after the other. A line added right there could belong
         to either.
         """
-        if self.is_same(other):
+        if self.change == other.change:
             return False
         if self.start == self.end or other.start == other.end:
             return self.start <= other.end and other.start <= self.end
@@ -84,9 +83,8 @@ def merged(base: bytes, versions: Sequence[bytes]) -> tuple[bytes, tuple[int, ..
         hunks = _hunks(lines, version.splitlines(keepends=True))
         if any(hunk.clashes(other) for hunk in hunks for other in taken):
             continue
-        together = taken + [
-            hunk for hunk in hunks if not any(hunk.is_same(other) for other in taken)
-        ]
+        changes = [other.change for other in taken]
+        together = taken + [hunk for hunk in hunks if hunk.change not in changes]
         text = _applied(lines, together)
         if is_python and text != content and parsed(text) is None:
             continue
@@ -146,15 +144,14 @@ def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
     adds, the line above.
     """
     tree = parsed(change.before)
-    nodes = (
-        [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)]
-    )
-    bodies = [(node.body[0].lineno, node.end_lineno or node.lineno) for node in nodes]
+    bodies = [
+        (node.body[0].lineno, node.end_lineno or node.lineno)
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
     ranges = []
     for hunk in _hunks(*(text.splitlines(keepends=True) for text in (change.before, change.after))):
-        first, last = (
-            (hunk.start + 1, hunk.end) if hunk.end > hunk.start else (hunk.start, hunk.start)
-        )
+        first, last = min(hunk.start + 1, hunk.end), hunk.end
         if any(start <= last and first <= end for start, end in bodies):
             ranges.append((first, last))
     return ranges
@@ -204,21 +201,17 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
 def _slid(hunks: list[_Hunk], before: Sequence[bytes]) -> list[_Hunk]:
     slid: list[_Hunk] = []
     limit = len(before)
-    for original in reversed(hunks):
-        hunk = original
-        if hunk.start == hunk.end:
-            while hunk.end < limit and before[hunk.end] == hunk.lines[0]:
-                hunk = _Hunk(
-                    hunk.start + 1,
-                    hunk.end + 1,
-                    hunk.after_start + 1,
-                    (*hunk.lines[1:], hunk.lines[0]),
-                )
-        elif not hunk.lines:
-            while hunk.end < limit and before[hunk.end] == before[hunk.start]:
-                hunk = _Hunk(hunk.start + 1, hunk.end + 1, hunk.after_start + 1, ())
-        slid.append(hunk)
-        limit = hunk.start - 1
+    for hunk in reversed(hunks):
+        start, end, lines = hunk.change
+        # An addition moves if it begins as the next line does, a removal likewise.
+        while end < limit and (start == end or not lines):
+            first, *rest = lines or before[start : start + 1]
+            if before[end] != first:
+                break
+            start, end = start + 1, end + 1
+            lines = (*rest, first) if lines else lines
+        slid.append(_Hunk(start, end, hunk.after_start + start - hunk.start, lines))
+        limit = start - 1
     return slid[::-1]
 
 
@@ -277,16 +270,9 @@ class Candidate:
 
     def tried(self, finding: Finding, root: Path, **more: Any) -> TriedFix:  # noqa: ANN401 - fields
         """Describe it once it is tried for a finding; ``more`` are other fields."""
-        described = {
-            "title": self.title,
-            "kind": self.kind,
-            "snippet": self.snippet,
-            "place": self.place,
-            "diff": "".join(diff_text(edit, root) for edit in self.edits) or None,
-            "is_safe": self.is_safe,
-            "code": finding.code,
-            "fingerprint": finding.fingerprint,
-        }
+        described = values_of(self, "title", "kind", "snippet", "place", "is_safe")
+        described |= values_of(finding, "code", "fingerprint")
+        described["diff"] = "".join(diff_text(edit, root) for edit in self.edits) or None
         return TriedFix(**described | more)
 
     def is_same(self, other: Candidate) -> bool:

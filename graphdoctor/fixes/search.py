@@ -660,13 +660,13 @@ class _Search:
         """Note every fix for the untouched program; the first edit for each finding goes into the
         patch.
         """
-        base, edits = State(Program(), self._untouched.observed), list[Candidate]()
+        base, edits = self._untouched, list[Candidate]()
+        opened = (options for offer in offered for options in self._open([offer], base))
         repeated = [] if self._repeated is None else [self._repeated]
-        for options in [*offered, *repeated]:
-            for opened in self._open([options], base) if options in offered else repeated:
-                for fix in opened.fixes:
-                    self._log.note_untried(options.finding, fix, base, 1, cause)
-                edits += [fix for fix in opened.fixes if fix.edits][:1]
+        for options in itertools.chain(opened, repeated):
+            for fix in options.fixes:
+                self._log.note_untried(options.finding, fix, base, 1, cause)
+            edits += [fix for fix in options.fixes if fix.edits][:1]
         suggested = self._changes(with_fixes(base.program, edits))
         treatment = self._treated().treatment.replace(diff=self._diff(suggested))
         return SearchResult(treatment, suggested=suggested)

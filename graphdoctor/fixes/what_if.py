@@ -11,7 +11,6 @@ from graphdoctor.facts.base import values_of
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
-from graphdoctor.fixes.patch import Candidate
 from graphdoctor.fixes.run_changes import RecompileFixes, Together, joined_change, recompile_fixes
 from graphdoctor.probe.wire import WHAT_IF_FILE
 from graphdoctor.trace.reader import read_recording
@@ -73,7 +72,14 @@ def _result(trial: Together, recording: Recording) -> TrialResult:
     worst = eager.results[0] if eager and eager.results else None
     uncounted = replay.warm_up_frames_over_limit if replay and joined_change(trial).warm_up else 0
     return TrialResult(
-        remedies=tuple(map(_described, trial)),
+        remedies=tuple(
+            Remedy(
+                **values_of(fix, "name", "title", "snippet", "addresses"),
+                kind="config" if fix.kind == "config" else "call",
+                keeps_results=fix.is_safe,
+            )
+            for fix in trial
+        ),
         compiles=len(compiled) if is_whole else None,
         frames_over_limit=len(limits) + uncounted if is_whole else None,
         compile_s=sum(times) if is_whole and (times or not recording.compiles) else None,
@@ -82,14 +88,6 @@ def _result(trial: Together, recording: Recording) -> TrialResult:
         largest_difference=worst.largest if worst else None,
         where=worst.where if worst else eager.note if eager else "eager mode returned no outputs",
         error=None if is_whole else recording.exit.message,
-    )
-
-
-def _described(fix: Candidate) -> Remedy:
-    return Remedy(
-        **values_of(fix, "name", "title", "snippet", "addresses"),
-        kind="config" if fix.kind == "config" else "call",
-        keeps_results=fix.is_safe,
     )
 
 
@@ -137,7 +135,6 @@ def _conclusion(ranked: Sequence[TrialResult], frames: int) -> tuple[tuple[str, 
         and result.remedies
         and all(remedy.addresses for remedy in result.remedies)
     ]
-    singles = [result for result in for_causes if len(result.remedies) == 1]
     better = [
         result
         for result in for_causes
@@ -149,7 +146,7 @@ def _conclusion(ranked: Sequence[TrialResult], frames: int) -> tuple[tuple[str, 
     together = f" Fixing {_names(joint)} together: {_saved(base, joint)}." if joint else ""
     if not helpful:
         return (), f"No remedy for a single cause saves a compile.{together}"
-    others = [result for result in singles if result is not best]
+    others = [result for result in for_causes if len(result.remedies) == 1 and result is not best]
     rivals = [result for result in others if _score(result) == _score(best)]
     if rivals:
         savings = "; ".join(

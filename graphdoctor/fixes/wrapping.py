@@ -74,12 +74,8 @@ def _with_quotes_of(before: str, after: str, asked: str | None) -> str:
 
 
 def _strings(text: str) -> list[tokenize.TokenInfo]:
-    try:
-        tokens = [*tokenize.generate_tokens(io.StringIO(text).readline)]
-    except (tokenize.TokenError, SyntaxError):
-        return []
     depth, strings = 0, []
-    for token in tokens:
+    for token in _tokens(text):
         # Since Python 3.12, strings in an f-string are tokens, too. With its quotes, older versions
         # couldn't parse it.
         kind = tokenize.tok_name[token.type]
@@ -126,7 +122,10 @@ def _broken(line: str, limit: int, unit: str) -> list[str]:
     """
     code = line.lstrip()
     indent = line[: len(line) - len(code)]
-    condition = _CONDITION.match(code) if len(line) > limit else None
+    has_comment = any(token.type == tokenize.COMMENT for token in _tokens(code))
+    if len(line) <= limit or has_comment:
+        return [line]
+    condition = _CONDITION.match(code)
     operators = [] if condition is None else _operators(code)
     if condition is not None and operators:
         edges = [condition.start(2), *operators, condition.end(2)]
@@ -134,11 +133,7 @@ def _broken(line: str, limit: int, unit: str) -> list[str]:
             f"{indent}{unit}{code[left:right].strip()}" for left, right in itertools.pairwise(edges)
         ]
         return [f"{indent}{condition[1]}(", *parts, f"{indent}){condition[3]}"]
-    pair = (
-        None
-        if len(line) <= limit
-        else max(_brackets(code), key=lambda bracket: bracket[1] - bracket[0], default=None)
-    )
+    pair = max(_brackets(code), key=lambda bracket: bracket[1] - bracket[0], default=None)
     if pair is None:
         return [line]
     start, end, *commas = pair
@@ -178,23 +173,16 @@ def _operators(code: str) -> list[int]:
     depth = 0
     offsets: dict[str, list[int]] = {}
     for token in _tokens(code):
-        depth += (
-            (token.string in _OPENING) - (token.string in _CLOSING)
-            if token.type == tokenize.OP
-            else 0
-        )
+        if token.type == tokenize.OP:
+            depth += (token.string in _OPENING) - (token.string in _CLOSING)
         if token.string in ("and", "or", "if", "lambda") and depth == 0 and token.start[1]:
             offsets.setdefault(token.string, []).append(token.start[1])
-    return (
-        next(iter(offsets.values()))
-        if len(offsets) == 1 and offsets.keys() <= {"and", "or"}
-        else []
-    )
+    is_plain = len(offsets) == 1 and offsets.keys() <= {"and", "or"}
+    return next(iter(offsets.values())) if is_plain else []
 
 
-def _tokens(code: str) -> list[tokenize.TokenInfo]:
+def _tokens(text: str) -> list[tokenize.TokenInfo]:
     try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(code + "\n").readline))
+        return list(tokenize.generate_tokens(io.StringIO(f"{text}\n").readline))
     except (tokenize.TokenError, SyntaxError):
         return []
-    return [] if any(token.type == tokenize.COMMENT for token in tokens) else tokens

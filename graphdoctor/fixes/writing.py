@@ -20,7 +20,15 @@ from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.fixes.patch import FileChange
 
 _GIT_TIMEOUT_S = 10
-_COMMIT = "Commit or stash them first, or use --force."
+_OF_A_HOOK = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+)
+"""Variables by which git tells a hook about its repository; the file may be in another."""
 
 
 def write(changes: Sequence[FileChange], *, force: bool) -> None:
@@ -117,25 +125,21 @@ def _replace(target: Path, change: FileChange) -> None:
 
 
 def _check_git(files: Mapping[Path, FileChange]) -> None:
-    changed: list[str] = []
-    unknown: list[str] = []
-    for target, change in files.items():
-        status = _git_status(target, change.path)
-        if status is not None:
-            (unknown if status == "??" else changed).append(str(change.path))
-    if changed:
-        verb = "has" if len(changed) == 1 else "have"
-        raise GraphDoctorError(f"{_listed(changed)} {verb} uncommitted changes.", hint=_COMMIT)
-    if unknown:
-        verb = "is" if len(unknown) == 1 else "are"
-        raise GraphDoctorError(
-            f"{_listed(unknown)} {verb} not in git yet.",
-            hint="Add and commit first, or use --force.",
-        )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    states = {
+        str(change.path): _git_status(target, change.path) for target, change in files.items()
+    }
+    unknown = [path for path, status in states.items() if status == "??"]
+    changed = [path for path, status in states.items() if status not in (None, "??")]
+    for paths, one, several, trouble, remedy in (
+        (changed, "has", "have", "uncommitted changes", "Commit or stash them"),
+        (unknown, "is", "are", "not in git yet", "Add and commit"),
+    ):
+        if paths:
+            listed = " and ".join(filter(None, (", ".join(paths[:-1]), paths[-1])))
+            raise GraphDoctorError(
+                f"{listed} {one if len(paths) == 1 else several} {trouble}.",
+                hint=f"{remedy} first, or use --force.",
+            )
 
 
 def _no_answer(path: Path, reason: str) -> GraphDoctorError:
@@ -151,11 +155,12 @@ def _git_status(target: Path, path: Path) -> str | None:
     # start it.
     command += ["-c", "core.fsmonitor=false"]
     command += ["status", "--porcelain=v1", "-z", "--untracked-files=normal", "--", target.name]
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
     try:
         done = subprocess.run(
             command,
             cwd=target.parent,
-            env=_git_environment(),
+            env=environment | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": ""},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_GIT_TIMEOUT_S,
@@ -178,17 +183,3 @@ def _git_status(target: Path, path: Path) -> str | None:
     if complaint.startswith("fatal: not a git repository (or any "):
         return None
     raise _no_answer(path, f"git says: {complaint.removeprefix('fatal: ').rstrip('.:')}")
-
-
-def _git_environment() -> dict[str, str]:
-    # In a hook, git names its repository in these; the file may be in another.
-    ours = (
-        "GIT_DIR",
-        "GIT_WORK_TREE",
-        "GIT_INDEX_FILE",
-        "GIT_COMMON_DIR",
-        "GIT_OBJECT_DIRECTORY",
-        "GIT_PREFIX",
-    )
-    environment = {name: value for name, value in os.environ.items() if name not in ours}
-    return environment | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_PAGER": ""}

@@ -114,19 +114,33 @@ def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
     }
 
 
+ResultsVerdict = Literal["verified", "changes results", "unproven"]
+
+
 @dataclass(frozen=True)
-class Repeatability:
-    """The results of the untouched program that differ between runs without torch.compile."""
+class Untouched:
+    """The untouched program's results that differ: between runs without torch.compile, and with
+    it.
+    """
 
     unstable: frozenset[ResultKind] = frozenset()
     unstable_numbers: frozenset[ResultKind] = frozenset()
+    compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
+    is_known: bool = True
 
     @classmethod
-    def of(cls, again: Recording, **more: Any) -> Self:  # noqa: ANN401 - other fields
-        """Compare a second run without torch.compile with the first."""
+    def seen(
+        cls, again: Recording, compiled: Recording | None = None, *, is_known: bool = True
+    ) -> Self:
+        """Learn from a second run without torch.compile and a run with it."""
         differing = differences_of(again)
         numbers = {kind for kind, difference in differing.items() if difference.change == "numbers"}
-        return cls(frozenset(differing.keys() - numbers), frozenset(numbers), **more)
+        return cls(
+            frozenset(differing.keys() - numbers),
+            frozenset(numbers),
+            {} if compiled is None else differences_of(compiled),
+            is_known,
+        )
 
     def covers(self, difference: Difference) -> bool:
         """Tell if results differ only as they do without torch.compile."""
@@ -137,22 +151,6 @@ class Repeatability:
     def unprovable(self) -> frozenset[ResultKind]:
         """Kinds that differ from run to run and hold results; standard error doesn't."""
         return self.unstable - {"stderr"}
-
-
-ResultsVerdict = Literal["verified", "changes results", "unproven"]
-
-
-@dataclass(frozen=True)
-class Untouched(Repeatability):
-    """The untouched program's results, with torch.compile too."""
-
-    compiled_differs: Mapping[ResultKind, Difference] = field(default_factory=dict)
-    is_known: bool = True
-
-    @classmethod
-    def seen(cls, again: Recording, compiled: Recording, *, is_known: bool) -> Self:
-        """Learn from a second run without torch.compile and a run with it."""
-        return cls.of(again, compiled_differs=differences_of(compiled), is_known=is_known)
 
     def judge(
         self,
@@ -286,7 +284,7 @@ class Reference:
         self._failure = _failure(self.eager)
         self._rounding = RoundingNames(None, judged="variant")
         self._shaken: list[str] = []
-        self._repeats, self._is_repeated = Repeatability(), False
+        self._repeats, self._is_repeated = Untouched(), False
         self._lacks_float64: str | None = None
         if self._failure is not None or not is_judging:
             return
@@ -305,7 +303,7 @@ class Reference:
             program, again_name, is_eager=True, references={EAGER: self._name}, rounding=rounding
         )
         self._failure = _failure(again)
-        self._repeats = Repeatability.of(again)
+        self._repeats = Untouched.seen(again)
         compared = compared_with_eager(again)
         self._is_repeated = bool(compared and compared.is_bitwise_equal)
 

@@ -52,7 +52,7 @@ WITHOUT = MODEL.replace("    print(y)\n", "", 1).encode()
     "head",
     ["@@ -4,4 +4,3 @@", "@@ -40,9 +99,1 @@ def f(x):", "@@ -1 +1 @@", "@@ ... @@", "@@ def f(x):"],
 )
-def test_a_hunk_goes_where_its_lines_are(tmp_path: Path, head: str) -> None:
+def test_a_hunk_goes_where_its_lines_are(tmp_path, head):
     assert apply(diff_of(*DROPPED, head=head), tmp_path) == WITHOUT
 
 
@@ -64,18 +64,18 @@ def test_a_hunk_goes_where_its_lines_are(tmp_path: Path, head: str) -> None:
         ('"a/model.py"', '"b/model.py"'),
     ],
 )
-def test_names_may_be_written_in_several_ways(tmp_path: Path, old: str, new: str) -> None:
+def test_names_may_be_written_in_several_ways(tmp_path, old, new):
     assert apply(diff_of(*DROPPED, old=old, new=new), tmp_path) == WITHOUT
 
 
-def test_a_folder_that_is_called_a_is_one(tmp_path: Path) -> None:
+def test_a_folder_that_is_called_a_is_one(tmp_path):
     diff = diff_of(*DROPPED, old="a/model.py", new="a/model.py")
     path = tmp_path / "a" / "model.py"
     assert apply(diff, tmp_path, name="a/model.py") == WITHOUT
     path.unlink()
 
 
-def test_what_stands_around_a_diff_is_no_part_of_it(tmp_path: Path) -> None:
+def test_what_stands_around_a_diff_is_no_part_of_it(tmp_path):
     for before, after in (
         ("Here it is:\n```diff\n", "```\nIt drops the print.\n"),
         ("From 1234 Mon Sep 17 00:00:00 2001\nSubject: [PATCH] Drop it\n---\n model.py | 1 -\n\ndiff --git a/m b/m\n",
@@ -84,7 +84,7 @@ def test_what_stands_around_a_diff_is_no_part_of_it(tmp_path: Path) -> None:
         assert apply(before + diff_of(*DROPPED) + after, tmp_path) == WITHOUT
 
 
-def test_of_equal_lines_those_nearest_to_the_header_are_meant(tmp_path: Path) -> None:
+def test_of_equal_lines_those_nearest_to_the_header_are_meant(tmp_path):
     lines = ("     y = x * 2", "-    print(y)", "     return y")
     second = MODEL.replace("    print(y)\n", "", 2).replace(
         "    y = x * 2\n", "    y = x * 2\n    print(y)\n", 1
@@ -94,7 +94,7 @@ def test_of_equal_lines_those_nearest_to_the_header_are_meant(tmp_path: Path) ->
         apply(diff_of(*lines, head="@@ ... @@"), tmp_path)
 
 
-def test_the_file_keeps_its_newlines_its_encoding_and_its_end(tmp_path: Path) -> None:
+def test_the_file_keeps_its_newlines_its_encoding_and_its_end(tmp_path):
     lines = ("-# ä", "+# äö")
     diff = diff_of(*lines, head="@@ -2 +2 @@")
     assert apply(diff, tmp_path, text="# coding: latin-1\r\n# ä\r\n".encode("latin-1")) == (
@@ -106,7 +106,7 @@ def test_the_file_keeps_its_newlines_its_encoding_and_its_end(tmp_path: Path) ->
     assert apply(added, tmp_path, text=b"x = 1") == b"x = 1\ny = 2\n"
 
 
-def test_spaces_at_the_ends_of_lines_decide_nothing(tmp_path: Path) -> None:
+def test_spaces_at_the_ends_of_lines_decide_nothing(tmp_path):
     text = "x = 1  \n\ny = 2\n"
     assert (
         apply(diff_of(" x = 1", "", "-y = 2", "+y = 3"), tmp_path, text=text)
@@ -152,13 +152,13 @@ def test_spaces_at_the_ends_of_lines_decide_nothing(tmp_path: Path) -> None:
         ("x" * 1_000_001, "it is longer than 1,000,000 characters"),
     ],
 )
-def test_why_a_diff_is_refused(tmp_path: Path, diff: str, reason: str) -> None:
+def test_why_a_diff_is_refused(tmp_path, diff, reason):
     with pytest.raises(DiffError) as raised:
         apply(diff, tmp_path)
     assert reason in raised.value.reason
 
 
-def test_only_python_is_tried(tmp_path: Path) -> None:
+def test_only_python_is_tried(tmp_path):
     with pytest.raises(DiffError, match=r"notes.txt isn't a Python file"):
         apply(
             diff_of("-a", "+b", old="a/notes.txt", new="b/notes.txt"),
@@ -172,9 +172,7 @@ LINES = st.lists(st.sampled_from(["x = 1", "y = 2", "", "z = [1]", "# é", "    
 
 
 @given(before=LINES, after=LINES, newline=st.sampled_from(["\n", "\r\n"]))
-def test_what_difflib_writes_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, before, after, newline
-) -> None:
+def test_what_difflib_writes_is_read_back(tmp_path_factory, before, after, newline):
     texts = ["".join(line + newline for line in lines).encode() for lines in (before, after)]
     if texts[0] == texts[1] or not texts[0] or not texts[1]:
         return

@@ -41,12 +41,12 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_setting_stands_where_a_person_would_write_it(name: str) -> None:
+def test_a_setting_stands_where_a_person_would_write_it(name):
     before, after = WRITTEN[name]
     assert with_settings(before.encode(), [SETTING]) == after.replace("§", SETTING).encode()
 
 
-def test_what_a_setting_imports_comes_with_the_imports() -> None:
+def test_what_a_setting_imports_comes_with_the_imports():
     edited = with_settings(b"import torch\nx = 1\n", [IMPORTED, SETTING])
     assert edited == f"import torch\n{IMPORTED}\n\n{SETTING}\n\nx = 1\n".encode()
 
@@ -54,7 +54,7 @@ def test_what_a_setting_imports_comes_with_the_imports() -> None:
 @pytest.mark.parametrize(
     "source", [b"x = (", b"\0", b"# coding: latin-1\nx = '\xe9'\n", "é = 1\n".encode()]
 )
-def test_what_isn_t_python_is_left_and_other_encodings_stay(source: bytes) -> None:
+def test_what_isn_t_python_is_left_and_other_encodings_stay(source):
     edited = with_settings(source, [SETTING])
     if source.startswith((b"x", b"\0")):
         assert edited is None
@@ -79,9 +79,7 @@ STATEMENTS = st.sampled_from(
 
 
 @given(st.lists(STATEMENTS, max_size=8), st.sampled_from(["\n", "\r\n"]))
-def test_every_other_line_stays_and_a_second_time_changes_nothing(
-    statements: list[str], newline: str
-) -> None:
+def test_every_other_line_stays_and_a_second_time_changes_nothing(statements, newline):
     source = newline.join("\n".join([*statements, ""]).split("\n")).encode()
     edited = with_settings(source, [SETTING])
     assert edited is not None

@@ -23,27 +23,22 @@ def in_class(forward: str) -> str:
 
 
 def treated(folder: Path, text: str, *arguments: str, target: str = "Net") -> dict[str, Any]:
+    """The treatment of a program, and its findings."""
     (folder / "model.py").write_text(text)
-    done = run_command(
-        "fix", f"model.py:{target}", "--unsafe-fixes", *arguments, "--format", "json", cwd=folder
-    )
-    assert done.returncode == 0, done.stderr
+    command = ("fix", f"model.py:{target}", "--unsafe-fixes", "--no-timing", *arguments)
+    done = run_command(*command, "--format", "json", cwd=folder, status=0)
     document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    return {"findings": document["findings"], **document["recording"]["treatment"]}
 
 
-def fixes_of(document: dict[str, Any], word: str) -> list[dict[str, Any]]:
-    fixes = [
-        case
-        for case in document["recording"]["treatment"]["tried"]
-        if word in (case["snippet"] or "") + case["title"]
-    ]
+def fixes_of(treatment: dict[str, Any], word: str) -> list[dict[str, Any]]:
+    fixes = [case for case in treatment["tried"] if word in (case["snippet"] or "") + case["title"]]
     assert fixes
     return fixes
 
 
-def test_torch_compiles_own_changes_are_not_blamed_on_fixes(tmp_path: Path) -> None:
-    tried = treated(tmp_path, in_class(NOISE), "--no-timing")["recording"]["treatment"]["tried"]
+def test_torch_compiles_own_changes_are_not_blamed_on_fixes(tmp_path):
+    tried = treated(tmp_path, in_class(NOISE))["tried"]
     assert {case["verdict"] for case in tried} == {"verified"}
     assert all(
         "torch.compile changes outputs and gradients even without the fix" in (why(case) or "")
@@ -72,9 +67,9 @@ ATTACKED = {
 
 
 @pytest.mark.parametrize("name", ATTACKED)
-def test_fix_failing_on_extra_inputs_only_is_not_verified(tmp_path: Path, name: str) -> None:
+def test_fix_failing_on_extra_inputs_only_is_not_verified(tmp_path, name):
     body, reason, code = ATTACKED[name]
-    tried = treated(tmp_path, in_class(body), "--no-timing")["recording"]["treatment"]["tried"]
+    tried = treated(tmp_path, in_class(body))["tried"]
     wrong = [case for case in tried if case["verdict"] == "changes results"]
     assert wrong
     assert all((why(case) or "").startswith(reason) for case in wrong)
@@ -82,7 +77,7 @@ def test_fix_failing_on_extra_inputs_only_is_not_verified(tmp_path: Path, name: 
     assert not any(case["is_applied"] for case in wrong)
 
 
-def test_breaking_input_of_a_random_program_has_its_seed(tmp_path: Path) -> None:
+def test_breaking_input_of_a_random_program_has_its_seed(tmp_path):
     body = """\
     def forward(self, x):
         y = self.fc(x)
@@ -90,7 +85,7 @@ def test_breaking_input_of_a_random_program_has_its_seed(tmp_path: Path) -> None
             y = torch.tanh(y)
         return y
 """
-    [case] = fixes_of(treated(tmp_path, in_class(body), "--no-timing"), "Choose `y`")
+    [case] = fixes_of(treated(tmp_path, in_class(body)), "Choose `y`")
     seed, code = case["attacked"]["failure"]["code"].splitlines()
     assert (seed[:18], code) == ("torch.manual_seed(", "x.data[2, 4] = float('nan')")
 
@@ -102,9 +97,7 @@ def test_breaking_input_of_a_random_program_has_its_seed(tmp_path: Path) -> None
         ("0.123", "unproven", "no input that was tried reaches line {line}"),
     ],
 )
-def test_early_out_is_dropped_only_if_inputs_take_it(
-    tmp_path: Path, value: str, verdict: str, reason: str | None
-) -> None:
+def test_early_out_is_dropped_only_if_inputs_take_it(tmp_path, value, verdict, reason):
     body = f"""\
     def steps(self, x):
         for _ in range(3):
@@ -117,7 +110,7 @@ def test_early_out_is_dropped_only_if_inputs_take_it(
         return self.steps(x)
 """
     text = in_class(body)
-    [case] = fixes_of(treated(tmp_path, text, "--no-timing"), "Drop the early out")
+    [case] = fixes_of(treated(tmp_path, text), "Drop the early out")
     line = text.splitlines().index("                break") + 1
     assert (case["verdict"], why(case)) == (verdict, reason and reason.format(line=line))
 
@@ -148,11 +141,11 @@ SHORTCUTS = """\
     ],
 )
 def test_shortcuts_are_only_dropped_if_inputs_take_each_of_them(
-    tmp_path: Path, operator: str, bound: str, all_rows: str, verdict: str, reason: str | None
-) -> None:
+    tmp_path, operator, bound, all_rows, verdict, reason
+):
     body = SHORTCUTS.format(operator=operator, bound=bound, all=all_rows)
-    document = treated(tmp_path, in_class(body), "--no-timing")
-    [case] = fixes_of(document, "Keep only the `else` of `if applies.all()")
+    treatment = treated(tmp_path, in_class(body))
+    [case] = fixes_of(treatment, "Keep only the `else` of `if applies.all()")
     assert case["verdict"] == verdict
     assert (why(case) is None) if reason is None else (reason in (why(case) or ""))
 
@@ -193,12 +186,10 @@ RAISES = """\
     ],
 )
 def test_another_exception_is_named_where_an_input_shows_it(
-    tmp_path: Path, condition: str, exception: str, verdict: str, reason: str | None
-) -> None:
-    document = treated(
-        tmp_path, in_class(RAISES.format(condition=condition, exception=exception)), "--no-timing"
-    )
-    [case] = fixes_of(document, "an `assert`")
+    tmp_path, condition, exception, verdict, reason
+):
+    treatment = treated(tmp_path, in_class(RAISES.format(condition=condition, exception=exception)))
+    [case] = fixes_of(treatment, "an `assert`")
     assert case["verdict"] == verdict
     assert (why(case) or "").startswith(
         f"changes {reason}" if reason else "no input that was tried raises at line"
@@ -206,20 +197,20 @@ def test_another_exception_is_named_where_an_input_shows_it(
     assert verdict == "unproven" or case["attacked"]["exceptions"]
 
 
-def test_a_check_in_what_torch_compiles_is_made_outside(tmp_path: Path) -> None:
+def test_a_check_in_what_torch_compiles_is_made_outside(tmp_path):
     body = "        if x.sum() > 1000: raise ValueError(x)\n        return self.fc(x).relu()\n"
-    document = treated(tmp_path, in_class(f"    def forward(self, x):\n{body}"), "--no-timing")
-    [case] = [case for case in document["recording"]["treatment"]["tried"] if case["is_applied"]]
+    treatment = treated(tmp_path, in_class(f"    def forward(self, x):\n{body}"))
+    [case] = [case for case in treatment["tried"] if case["is_applied"]]
     assert (case["verdict"], case["attacked"]["exceptions"]) == ("verified", [])
     assert "            raise ValueError(x)" not in case["diff"]  # it stays
 
 
-def test_break_returning_on_the_next_line_has_moved(tmp_path: Path) -> None:
-    document = treated(tmp_path, in_class(SCALE), "--no-timing")
-    [case] = fixes_of(document, "capture_scalar_outputs")
+def test_break_returning_on_the_next_line_has_moved(tmp_path):
+    treatment = treated(tmp_path, in_class(SCALE))
+    [case] = fixes_of(treatment, "capture_scalar_outputs")
     assert (case["verdict"], case["is_applied"]) == ("moved", False)
     assert "(GB0170) instead" in (why(case) or "")
-    [finding] = [item for item in document["findings"] if item["code"] == "GD103"]
+    [finding] = [item for item in treatment["findings"] if item["code"] == "GD103"]
     is_gone = any(fix["verdict"] == "verified" for fix in finding["fixes"])
     assert finding["is_mended"] is is_gone
 
@@ -227,9 +218,9 @@ def test_break_returning_on_the_next_line_has_moved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "printed", ['"y", y.mean().item(), y.shape', "[y.mean()]", "torch.Size(y.shape), self"]
 )
-def test_unprintable_value_is_not_left_for_torch_to_print(tmp_path: Path, printed: str) -> None:
+def test_unprintable_value_is_not_left_for_torch_to_print(tmp_path, printed):
     forward = f"    def forward(self, x):\n        y = self.fc(x).sin()\n        print({printed})\n        return y.cos()\n"
-    treatment = treated(tmp_path, in_class(forward), "--no-timing")["recording"]["treatment"]
+    treatment = treated(tmp_path, in_class(forward))
     later = [
         fix
         for fix in treatment["tried"]
@@ -239,7 +230,7 @@ def test_unprintable_value_is_not_left_for_torch_to_print(tmp_path: Path, printe
     assert treatment["after"]["break_sites"] == 0
 
 
-def test_failing_fix_beside_another_on_its_line_is_reverted(tmp_path: Path) -> None:
+def test_failing_fix_beside_another_on_its_line_is_reverted(tmp_path):
     forward = """\
     def forward(self, x):
         x = x.sin()
@@ -253,25 +244,16 @@ def test_failing_fix_beside_another_on_its_line_is_reverted(tmp_path: Path) -> N
         return x + y
 """
     program = in_class(forward).replace("torch.randn(4, 8)", "-torch.ones(4, 4)")
-    treatment = treated(tmp_path, program, "--no-timing")["recording"]["treatment"]
-    later = [
-        fix
-        for fix in treatment["tried"]
-        if "reorderable_logging_functions" in (fix["snippet"] or "")
-    ]
-    assert later
-    assert not any(fix["verdict"] == "verified" for fix in later)
+    treatment = treated(tmp_path, program)
+    later = fixes_of(treatment, "reorderable_logging_functions")
+    assert "verified" not in [fix["verdict"] for fix in later]
     assert treatment["after"]["break_sites"] == 0
     assert treatment["left"] == []
 
 
-def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
-    document = treated(tmp_path, in_class(LOOP), "--no-timing")
-    verified = [
-        case
-        for case in document["recording"]["treatment"]["tried"]
-        if case["verdict"] == "verified"
-    ]
+def test_a_fix_that_silences_a_log_says_so(tmp_path):
+    treatment = treated(tmp_path, in_class(LOOP))
+    verified = [case for case in treatment["tried"] if case["verdict"] == "verified"]
     assert verified
     for case in verified:
         kinds = {difference["kind"] for difference in case["compared"]["differences"]}
@@ -281,18 +263,13 @@ def test_a_fix_that_silences_a_log_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_edit_leaving_the_optimizer_step_eager_is_not_written(tmp_path: Path) -> None:
-    document = treated(
-        tmp_path, f"{HEAD}\n\n{TRAIN}", "--no-timing", "--apply", target="train_step"
-    )
-    before, after = (
-        document["recording"]["treatment"]["before"],
-        document["recording"]["treatment"]["after"],
-    )
-    applied = [case for case in document["recording"]["treatment"]["tried"] if case["is_applied"]]
+def test_edit_leaving_the_optimizer_step_eager_is_not_written(tmp_path):
+    treatment = treated(tmp_path, f"{HEAD}\n\n{TRAIN}", "--apply", target="train_step")
+    before, after = treatment["before"], treatment["after"]
+    applied = [case for case in treatment["tried"] if case["is_applied"]]
     assert all(case["after"]["coverage"] > case["before"]["coverage"] - 0.01 for case in applied)
     assert after is None or after["coverage"] > before["coverage"] - 0.01
-    for case in document["recording"]["treatment"]["tried"]:
+    for case in treatment["tried"]:
         if case["after"] and case["after"]["coverage"] < 0.5 < before["coverage"]:
             assert (case["verdict"], case["is_applied"]) == ("makes it worse", False)
     if not applied:
@@ -308,10 +285,9 @@ DRAWN = """\
 """
 
 
-def test_random_choices_repeat_per_call_and_are_compared(tmp_path: Path) -> None:
+def test_random_choices_repeat_per_call_and_are_compared(tmp_path):
     calls = "\n\ndef example_inputs():\n    return [(torch.randn(4, 8),) for _ in range(3)]\n"
-    document = treated(tmp_path, f"import random\n{HEAD}\n\n{NET}\n{DRAWN}{calls}", "--no-timing")
-    treatment = document["recording"]["treatment"]
+    treatment = treated(tmp_path, f"import random\n{HEAD}\n\n{NET}\n{DRAWN}{calls}")
     assert not [finding for finding in treatment["left"] if finding["code"].startswith("GD1")]
     applied = [case["title"] for case in treatment["tried"] if case["is_applied"]]
     assert any(title.startswith("Find out `np.random.beta") for title in applied)

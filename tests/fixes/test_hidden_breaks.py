@@ -4,7 +4,6 @@ own function."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ PACKAGE, MODEL = texts_beside(__file__)
 
 
 @pytest.mark.nightly
-def test_break_after_a_loop_over_modules_is_fixed(tmp_path: Path) -> None:
+def test_break_after_a_loop_over_modules_is_fixed(tmp_path):
     site = tmp_path / "site-packages"
     (site / "slowlib").mkdir(parents=True)
     (site / "slowlib" / "__init__.py").write_text(PACKAGE)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,7 +112,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(folder)
 
 
-def test_what_was_verified_is_taken_again_byte_for_byte(project: Project) -> None:
+def test_what_was_verified_is_taken_again_byte_for_byte(project):
     project.keep()
     kept = project.found()
     assert isinstance(kept, KeptFixes)
@@ -122,13 +120,9 @@ def test_what_was_verified_is_taken_again_byte_for_byte(project: Project) -> Non
     assert kept.result.changes == (project.change,)
     assert kept.result.treatment.choices == CHOICES
     assert 0 <= kept.age_s < 60
-
-
-def test_trials_skip_measurements_besides_the_calls(project: Project) -> None:
-    project.keep()
-    project.request = replace(
-        project.request, measured=Measured(coverage=True, guard_cost=True, lanes=True)
-    )
+    # Trials don't measure what a command measures besides the calls.
+    measured = Measured(coverage=True, guard_cost=True, lanes=True)
+    project.request = replace(project.request, measured=measured)
     assert isinstance(project.found(), KeptFixes)
 
 
@@ -136,7 +130,7 @@ def test_trials_skip_measurements_besides_the_calls(project: Project) -> None:
         {"calls": 2}, {"backend": "inductor"}, {"dynamic": True}, {"inputs": ("f32[2]",)}, {"seed": 1}, {"train": True},
         {"config": {"torch._dynamo.config.capture_scalar_outputs": True}}, {"target": "model.py:other"},
     ])  # fmt: skip
-def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[str, Any]) -> None:
+def test_another_request_has_fixes_of_its_own(project, changes):
     project.keep()
     project.request = Request.of(replace(project.request.spec, **changes), Measured(coverage=True))
     if "target" in changes:
@@ -155,23 +149,19 @@ def test_another_request_has_fixes_of_its_own(project: Project, changes: dict[st
         {"is_own_code_only": True},
     ],
 )
-def test_other_options_of_the_trials_have_fixes_of_their_own(
-    project: Project, changes: dict[str, Any]
-) -> None:
+def test_other_options_of_the_trials_have_fixes_of_their_own(project, changes):
     project.keep()
     assert project.outdated(**changes) == Change("options", ",".join(changes))
 
 
 @for_each("more", [{"after": None}, {"is_interrupted": True}, {"choices": None}])
-def test_what_verified_nothing_or_was_interrupted_is_not_kept(
-    project: Project, more: dict[str, Any]
-) -> None:
+def test_what_verified_nothing_or_was_interrupted_is_not_kept(project, more):
     project.keep(**more)
     assert project.found() is None
 
 
 @pytest.mark.parametrize("is_during", [False, True])
-def test_a_program_that_was_edited_is_tried_anew(project: Project, is_during: bool) -> None:
+def test_a_program_that_was_edited_is_tried_anew(project, is_during):
     if not is_during:
         project.keep()
     project.program.write_bytes(BEFORE + b"# more\n")
@@ -193,17 +183,13 @@ def test_a_program_that_was_edited_is_tried_anew(project: Project, is_during: bo
     ],
     ids=("edits", "recording", "place", "no object", "no JSON"),
 )
-def test_what_somebody_else_changed_counts_for_nothing(
-    project: Project, spoil: Callable[[Project], object]
-) -> None:
+def test_what_somebody_else_changed_counts_for_nothing(project, spoil):
     project.keep()
     spoil(project)
     assert project.found() is None
 
 
-def test_without_the_key_nothing_is_kept_or_taken(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_key_nothing_is_kept_or_taken(project, monkeypatch):
     project.keep()
     monkeypatch.setenv("XDG_STATE_HOME", str(project.folder / "elsewhere"))
     assert project.found() is None
@@ -239,38 +225,29 @@ def with_another_diff(project: Project) -> None:
 @pytest.mark.parametrize(
     "keep", [of_another_file, by_another_interpreter, with_other_results, with_another_diff]
 )
-def test_what_is_not_what_was_kept_is_refused(
-    project: Project, keep: Callable[[Project], Change | None]
-) -> None:
+def test_what_is_not_what_was_kept_is_refused(project, keep):
     change = keep(project)
     assert project.outdated() == change
 
 
-def test_the_newest_counts(project: Project) -> None:
+def test_the_newest_counts(project):
     project.keep()
-    assert isinstance(project.found(), KeptFixes)
-    digest = hashlib.sha256((project.recording / "verified.json").read_bytes()).hexdigest()
-    second = project.folder / ".graphdoctor" / "20261122-111112-000001-model"
-    second.mkdir()
+    content = (project.recording / "verified.json").read_bytes()
+    (project.folder / ".graphdoctor" / "20261122-111112-000001-model").mkdir()
     kept = project.found()
     assert isinstance(kept, KeptFixes)
-    assert hashlib.sha256((kept.recording / "verified.json").read_bytes()).hexdigest() == digest
+    assert (kept.recording / "verified.json").read_bytes() == content
 
 
-def test_a_full_disk_costs_no_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_full_disk_or_another_version_keeps_nothing(project, monkeypatch, is_full):
     def full(path: Path, *_args: Any, **_options: Any) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "iterdir", full)
-        project.keep()
-    assert project.found() is None
-
-
-def test_what_another_version_kept_is_nothing(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("graphdoctor.fixes.kept._FORMAT", 1)
+        if is_full:
+            patched.setattr(Path, "iterdir", full)
+        else:
+            patched.setattr("graphdoctor.fixes.kept._FORMAT", 1)
         project.keep()
     assert project.found() is None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import Fix
@@ -67,7 +66,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def test_edit_is_of_the_file_the_program_loaded(model: Path) -> None:
+def test_edit_is_of_the_file_the_program_loaded(model):
     [found] = options(model.parent, entry(LINE, file=str(model)))
     [proposal] = [proposal for proposal in found.fixes if proposal.edits and proposal.drops_output]
     assert proposal.is_safe
@@ -82,7 +81,7 @@ def test_edit_is_of_the_file_the_program_loaded(model: Path) -> None:
     assert edit.after.startswith(b"# one line more\n")
 
 
-def test_untouched_bytes_are_kept_from_the_first_reading(model: Path) -> None:
+def test_untouched_bytes_are_kept_from_the_first_reading(model):
     originals: dict[Path, bytes] = {}
     facts = recording(breaks=(record(entry(LINE, file=str(model))),))
     found = options_for(
@@ -97,9 +96,7 @@ def test_untouched_bytes_are_kept_from_the_first_reading(model: Path) -> None:
     assert any(proposal.edits for proposal in again[0].fixes)
 
 
-def test_edit_the_encoding_cannot_hold_is_declined(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edit_the_encoding_cannot_hold_is_declined(model, monkeypatch):
     recipe = Recipe(
         "any", frozenset({"GD101"}), lambda _place: Edit("→", "→".encode("latin-1"), is_safe=True)
     )
@@ -118,9 +115,7 @@ def test_edit_the_encoding_cannot_hold_is_declined(
         (TEXT + "x = (\n", "model.py can't be parsed"),
     ],
 )
-def test_missing_edit_has_a_reason_before_any_trial(
-    model: Path, text: str, reason: str | None
-) -> None:
+def test_missing_edit_has_a_reason_before_any_trial(model, text, reason):
     line = 'y = print("x")' if "y = " in text else 'print("x")'
     facts = recording(breaks=(record(entry(LINE, line, file=str(model))),))
     model.write_text(text)
@@ -139,7 +134,7 @@ def recompiling(*changes: Any, count: int = 1, limit: bool = False) -> Any:
     return facts.replace(target=facts.target.replace(parameters=("x", "scale")))
 
 
-def test_remedy_depends_on_changed_values_and_not_on_words(tmp_path: Path) -> None:
+def test_remedy_depends_on_changed_values_and_not_on_words(tmp_path):
     facts = seen(
         recompiling(change("number", "scale", "1.0", "2.0", source="L['scale']")), tmp_path
     )
@@ -156,7 +151,7 @@ def test_remedy_depends_on_changed_values_and_not_on_words(tmp_path: Path) -> No
     assert proposals(changes=()) == ()
 
 
-def test_eager_caller_of_the_compiled_function_is_not_traced(model: Path) -> None:
+def test_eager_caller_of_the_compiled_function_is_not_traced(model):
     """A script compiles a function and calls it: a break there is in the outermost function that
     torch traces."""
     main = entry(3, function="<module>", qualname="<module>", file=str(model))
@@ -176,7 +171,7 @@ def test_eager_caller_of_the_compiled_function_is_not_traced(model: Path) -> Non
     assert title in [fix.title for fix in found.fixes]
 
 
-def test_nothing_is_offered_for_other_findings(tmp_path: Path) -> None:
+def test_nothing_is_offered_for_other_findings(tmp_path):
     def as_other(finding: Finding) -> Finding:
         return finding.replace(code="GD301")
 
@@ -366,9 +361,7 @@ OFFERS: dict[str, Offer] = {
 }  # fmt: skip
 
 
-def test_what_can_be_tried_and_why_no_edit_is_made(
-    snapshot: SnapshotAssertion, tmp_path: Path
-) -> None:
+def test_what_can_be_tried_and_why_no_edit_is_made(snapshot, tmp_path):
     told = []
     for number, (name, offer) in enumerate(OFFERS.items()):
         folder = tmp_path / str(number)

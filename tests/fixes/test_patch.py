@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.patch import LineMap, merged, unified, unified_bytes
 from tests.each import for_each
@@ -87,7 +86,7 @@ MERGED: dict[str, tuple[bytes, list[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", MERGED)
-def test_edits_go_together_or_the_first_is_in(snapshot: SnapshotAssertion, name: str) -> None:
+def test_edits_go_together_or_the_first_is_in(snapshot, name):
     content, taken = merged(*MERGED[name])
     assert [str(taken), *map(repr, content.split(b"\n"))] == snapshot
 
@@ -101,7 +100,7 @@ FOLLOWED = {
 }
 
 
-def test_lines_are_followed_back_through_an_edit(snapshot: SnapshotAssertion) -> None:
+def test_lines_are_followed_back_through_an_edit(snapshot):
     followed = {}
     for name, (before, after) in FOLLOWED.items():
         lines = LineMap(before, after)
@@ -112,7 +111,7 @@ def test_lines_are_followed_back_through_an_edit(snapshot: SnapshotAssertion) ->
     assert followed == snapshot
 
 
-def test_a_diff_names_the_file_and_shows_three_lines_around(snapshot: SnapshotAssertion) -> None:
+def test_a_diff_names_the_file_and_shows_three_lines_around(snapshot):
     base = BASE + BASE.replace(b"1", b"3").replace(b"2", b"4")
     assert (
         unified(base, base.replace(*IMPORT, 1).replace(b"print(4)", b"pass"), "pkg/model.py")
@@ -122,9 +121,7 @@ def test_a_diff_names_the_file_and_shows_three_lines_around(snapshot: SnapshotAs
 
 @given(lines, lines, lines)
 @settings(max_examples=100)
-def test_edit_is_accepted_unchanged_and_applied_once(
-    base: bytes, version: bytes, other: bytes
-) -> None:
+def test_edit_is_accepted_unchanged_and_applied_once(base, version, other):
     if merged(base, [version])[1]:
         assert merged(base, [version]) == (version, (0,))
         assert merged(base, [version, version]) == (version, (0, 1))
@@ -135,7 +132,7 @@ def test_edit_is_accepted_unchanged_and_applied_once(
 
 @given(lines, lines)
 @settings(max_examples=100)
-def test_an_unchanged_line_is_followed_to_the_same_text(before: bytes, after: bytes) -> None:
+def test_an_unchanged_line_is_followed_to_the_same_text(before, after):
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     line_map = LineMap(before, after)
     kept = [line for line in range(1, len(new) + 1) if not line_map.is_changed_after(line)]
@@ -147,7 +144,7 @@ def test_an_unchanged_line_is_followed_to_the_same_text(before: bytes, after: by
     assert all(1 <= line_map.to_before(line) <= max(len(old), 1) for line in range(1, len(new) + 1))
 
 
-def test_a_diff_is_read_in_the_encoding_of_the_file() -> None:
+def test_a_diff_is_read_in_the_encoding_of_the_file():
     base = "# -*- coding: latin-1 -*-\nname = 'é'\n".encode("latin-1")
     assert "-name = 'é'\n" in unified(base, base.replace(b"name", b"title"), "é.py")
     assert "b/é.py" in unified(base, base.replace(b"name", b"title"), "é.py")
@@ -156,7 +153,7 @@ def test_a_diff_is_read_in_the_encoding_of_the_file() -> None:
 
 
 @for_each("first", [b"# coding: nonsense\n", b"# coding: ascii\n", b""])
-def test_file_with_a_wrong_encoding_is_still_shown(first: bytes) -> None:
+def test_file_with_a_wrong_encoding_is_still_shown(first):
     base = first + b"name = '\xff'\n"
     shown = unified(base, base.replace(b"name", b"title"), "m.py")
     assert "+title = '\udcff'\n" in shown
@@ -211,9 +208,7 @@ def applied(command: list[str], tmp_path: Path, before: bytes, name: str, diff: 
 )
 class TestApplying:
     @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-    def test_git_and_patch_take_a_diff(
-        self, command: list[str], pair: tuple[bytes, bytes], tmp_path: Path
-    ) -> None:
+    def test_git_and_patch_take_a_diff(self, command, pair, tmp_path):
         before, after = pair
         assert (
             applied(command, tmp_path, before, "m.py", unified_bytes(before, after, "m.py"))
@@ -221,15 +216,11 @@ class TestApplying:
         )
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_git_and_patch_take_its_name(
-        self, command: list[str], name: str, tmp_path: Path
-    ) -> None:
+    def test_git_and_patch_take_its_name(self, command, name, tmp_path):
         after = edited(IMPORT, THIRD)
         assert applied(command, tmp_path, BASE, name, unified_bytes(BASE, after, name)) == after
 
-    def test_git_and_patch_take_several_files_in_one(
-        self, command: list[str], tmp_path: Path
-    ) -> None:
+    def test_git_and_patch_take_several_files_in_one(self, command, tmp_path):
         (tmp_path / "other.py").write_bytes(BASE)
         diff = unified_bytes(BASE, edited(FIRST), "m.py") + unified_bytes(
             BASE, edited(THIRD), "other.py"

@@ -22,12 +22,12 @@ FILES = sorted(PROGRAMS.glob("*.py"))
 Found = dict[str, dict[str, Any]]
 
 
-def test_every_program_is_counted() -> None:
+def test_every_program_is_counted():
     assert sorted(SITES) == [path.stem for path in FILES]
 
 
 @pytest.mark.slow
-def test_every_program_runs_without_torch_compile(tmp_path: Path) -> None:
+def test_every_program_runs_without_torch_compile(tmp_path):
     done = run_script(ORACLE, "--eager", *FILES, cwd=tmp_path, env=clean_environment())
     examined: Found = json.loads(done.stdout)
     assert len(examined) == len(FILES)
@@ -36,7 +36,7 @@ def test_every_program_runs_without_torch_compile(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_graphdoctor_reports_the_lines_where_torch_breaks(tmp_path: Path) -> None:
+def test_graphdoctor_reports_the_lines_where_torch_breaks(tmp_path):
     # One process makes the calls of all programs, and is recorded: what torch says there stands
     # beside what we say.
     command = ("run", "-q", "--report", "all.json", ORACLE, *FILES)

@@ -34,7 +34,7 @@ def treated(folder: Path, *options: str, more: str = "", last: str = "") -> dict
     return document
 
 
-def test_shared_layers_are_worth_it_after_all_other_fixes(tmp_path: Path) -> None:
+def test_shared_layers_are_worth_it_after_all_other_fixes(tmp_path):
     document = treated(tmp_path, last=PRINT)
     treatment = document["recording"]["treatment"]
     printed, regional = (fix for fix in treatment["tried"] if fix["verdict"] == "verified")
@@ -55,7 +55,7 @@ def test_shared_layers_are_worth_it_after_all_other_fixes(tmp_path: Path) -> Non
     assert not any(Path(request["trial"]["compiled"]).exists() for request in requests)
 
 
-def test_layers_that_each_recompile_are_not(tmp_path: Path) -> None:
+def test_layers_that_each_recompile_are_not(tmp_path):
     document = treated(tmp_path, more=" if self.index >= 0 else x")
     (fix,) = document["recording"]["treatment"]["tried"]
     assert (fix["verdict"], fix["is_applied"]) == ("makes it worse", False)
@@ -65,7 +65,7 @@ def test_layers_that_each_recompile_are_not(tmp_path: Path) -> None:
     assert left["verdict"] == "makes it worse"
 
 
-def test_it_is_only_suggested_where_nothing_is_tried(tmp_path: Path) -> None:
+def test_it_is_only_suggested_where_nothing_is_tried(tmp_path):
     (fix,) = treated(tmp_path, "--no-try")["recording"]["treatment"]["tried"]
     assert (fix["code"], fix["verdict"], fix["untried_cause"]) == (
         "GD401",

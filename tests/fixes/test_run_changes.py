@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.run_changes import RecompileFixes, recompile_fixes
@@ -77,7 +75,7 @@ RECOMPILES: dict[str, RecompileFixes] = {
 }  # fmt: skip
 
 
-def test_which_remedies_fit_a_cause_and_what_has_none(snapshot: SnapshotAssertion) -> None:
+def test_which_remedies_fit_a_cause_and_what_has_none(snapshot):
     lines = []
     for name, tried in RECOMPILES.items():
         lines += [f"{name}:"]
@@ -87,7 +85,7 @@ def test_which_remedies_fit_a_cause_and_what_has_none(snapshot: SnapshotAssertio
     assert lines == snapshot
 
 
-def test_combinations_are_bounded_all_together_first() -> None:
+def test_combinations_are_bounded_all_together_first():
     scales = [change("number", f"s{n}", "1", "2", source=f"L['s{n}']") for n in range(5)]
     trials, skipped = found(*scales, parameters=tuple(f"s{n}" for n in range(5))).combined(12)
     assert len(trials) == 12
@@ -95,7 +93,7 @@ def test_combinations_are_bounded_all_together_first() -> None:
     assert skipped == 26 - 6
 
 
-def test_second_change_applies_and_keeps_the_rest() -> None:
+def test_second_change_applies_and_keeps_the_rest():
     first = RunChange(marks=(("L['x']", 0),), dynamic=True, regional=True, alike="sizes")
     assert first.joined(RunChange()) == RunChange().joined(first) == first
     # Nothing left out isn't the same as a compiler left alone, and False isn't None.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.counts import Coverage
@@ -27,6 +26,7 @@ from graphdoctor.fixes.patch import Candidate, FileChange, Options, SearchOption
 from graphdoctor.fixes.search import search
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.judge import Observed
+from graphdoctor.trials.launch import recorded
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request, TargetText
 from graphdoctor.trials.program import Program, RunChange
@@ -186,11 +186,12 @@ class Patient:
     backend: str = "eager"
     script: Script = field(init=False)
     events: list[TrialEvent] = field(init=False)
+    phases: list[str] = field(init=False)
 
     def treated(
         self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **more: Any
     ) -> SearchResult:
-        self.events = list[TrialEvent]()
+        self.events, self.phases = list[TrialEvent](), list[str]()
         self.script = self.script_type(self.world, self.special)
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
         if self.known:
@@ -201,7 +202,8 @@ class Patient:
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return search(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), root=self.folder,
-            options=SearchOptions(**options), setup=Setup(on_trial=self.events.append), check=check,
+            options=SearchOptions(**options), check=check,
+            setup=Setup(on_trial=self.events.append, on_phase=self.phases.append),
         )  # fmt: skip
 
     def _options(self, observed: Observed, sources: Sources, selection: Selection) -> list[Options]:
@@ -250,7 +252,7 @@ def peeling(fixes: Fixes) -> Recording:
 THREE = {"GD101:3": [fix("a")], "GD101:5": [fix("b")], "GD101:7": [fix("c")]}
 
 
-def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
+def test_a_fix_uncovers_the_next_break(patient):
     searched = patient(peeling, THREE)
     treatment = searched.treated().treatment
     assert told(treatment.tried) == [
@@ -275,6 +277,8 @@ def test_a_fix_uncovers_the_next_break(patient: Make) -> None:
         (number, case.title, ((case.finding_place, case.verdict),))
         for number, case in enumerate(treatment.tried, start=1)
     ]
+    trials = [phase for phase in searched.phases if phase.startswith("trial ")]
+    assert trials == ["trial 1", "trial 2", "trial 3"], "later rounds add trials, so no total grows"
 
 
 ASKED = BreakReason(
@@ -550,9 +554,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_tries_keeps_and_leaves_what_it_should(
-    snapshot: SnapshotAssertion, patient: Make, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_search_tries_keeps_and_leaves_what_it_should(snapshot, patient, monkeypatch, name):
     settings = {**SEARCHES[name]}
     for bound, most in settings.pop("most", {}).items():
         monkeypatch.setattr(engine, bound, most)
@@ -608,7 +610,7 @@ def edit(name: str, path: Path, *lines: int) -> Candidate:
     return fix(name, kind="code", edits=(change,), change=RunChange(), snippet=None)
 
 
-def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: Make) -> None:
+def test_edits_that_meet_are_tried_one_after_the_other(tmp_path, patient):
     path = tmp_path / "model.py"
     path.write_text("".join(f"line_{number}\n" for number in range(1, 9)))
 
@@ -650,9 +652,7 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path: Path, patient: 
     assert treated.treatment.diff.startswith("--- a/model.py\n")
 
 
-def test_reverted_edits_are_not_in_the_interrupted_set(
-    patient: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reverted_edits_are_not_in_the_interrupted_set(patient, monkeypatch):
     class Interrupted(Script):
         def cancel(self) -> None:
             pass
@@ -680,7 +680,7 @@ def test_reverted_edits_are_not_in_the_interrupted_set(
     assert treatment.after.coverage == 0.9
 
 
-def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patient: Make) -> None:
+def test_two_equal_lines_in_one_function_are_two_findings(tmp_path, patient):
     path = tmp_path / "model.py"
     head = "import torch\nclass Net:\n    def forward(self, x):\n        for y in x:\n"
     path.write_text(
@@ -719,9 +719,7 @@ def test_two_equal_lines_in_one_function_are_two_findings(tmp_path: Path, patien
     assert treated.treatment.left == ()
 
 
-def test_without_trials_all_is_suggested_and_first_edits_patch(
-    tmp_path: Path, patient: Make
-) -> None:
+def test_without_trials_all_is_suggested_and_first_edits_patch(tmp_path, patient):
     path = tmp_path / "model.py"
     path.write_text("".join(f"    print({number})\n" for number in range(1, 9)))
     first, second, other = edit("a", path, 3), edit("a2", path, 3), edit("b", path, 6)
@@ -749,9 +747,7 @@ def test_without_trials_all_is_suggested_and_first_edits_patch(
     assert len(treated.treatment.left) == 2
 
 
-def test_what_may_be_edited_is_checked_before_the_first_trial(
-    tmp_path: Path, patient: Make
-) -> None:
+def test_what_may_be_edited_is_checked_before_the_first_trial(tmp_path, patient):
     path = tmp_path / "model.py"
     path.write_text("    print()\n" * 8)
     safe, unsafe = edit("safe", path, 3), replace(edit("unsafe", path, 6), is_safe=False)
@@ -774,14 +770,14 @@ def test_what_may_be_edited_is_checked_before_the_first_trial(
     assert len(asked) == 2, "nothing is written without trials"
 
 
-def test_trials_are_limited_by_what_the_untouched_program_takes(patient: Make) -> None:
+def test_trials_are_limited_by_what_the_untouched_program_takes(patient):
     ended = ProbeExit(status=0, reason="finished", duration_s=30.0, peak_memory_bytes=2**30)
     searched = patient(lambda _fixes: runs(3, ended=ended), {"GD101": [fix("a")]})
     searched.treated()
     assert searched.script.setup == Setup(timeout_s=180.0, memory_bytes=4 * 2**30)
 
 
-def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_fix_and_the_set_are_timed(patient, monkeypatch):
     asked: list[tuple[str, Fixes, Fixes]] = []
 
     def time_pair(
@@ -790,15 +786,7 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
         asked.append((name, fixes_in(before), fixes_in(after)))
         if backend == "inductor" and name == "time-1":
             return message("no compiler was found")[0]
-        return PairedTime(
-            backend=backend,
-            before_us=10,
-            after_us=5,
-            ratio=0.5,
-            ratio_low=0.4,
-            ratio_high=0.6,
-            turns=len(asked),
-        )
+        return paired(0.5, backend, spread=0.2, turns=len(asked))
 
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
     treatment = patient(peeling, {**THREE, "GD101:7": []}).treated(timing="each").treatment
@@ -809,6 +797,13 @@ def test_each_fix_and_the_set_are_timed(patient: Make, monkeypatch: pytest.Monke
     assert treatment.tried[0].times != treatment.tried[1].times
     assert [times.backend for times in treatment.times] == ["eager"]
     assert in_words(treatment.notes) == ["not timed under inductor: no compiler was found"]
+
+
+def paired(ratio: float, backend: str, *, spread: float = 0.02, turns: int = 21) -> PairedTime:
+    return PairedTime(
+        backend=backend, before_us=1000, after_us=1000 * ratio, ratio=ratio, ratio_low=ratio * (1 - spread),
+        ratio_high=ratio * (1 + spread), turns=turns,
+    )  # fmt: skip
 
 
 Pairs = list[tuple[Fixes, Fixes]]
@@ -834,15 +829,12 @@ def timed(ratios: Callable[[Fixes, Fixes], float]) -> Callable[..., PairedTime]:
         _replays: Any, before: Program, after: Program, _name: str, *, backend: str
     ) -> PairedTime:
         ratio = 1.0 if backend == "eager" else ratios(fixes_in(before), fixes_in(after))
-        return PairedTime(
-            backend=backend, before_us=1000, after_us=1000 * ratio, ratio=ratio, ratio_low=ratio * 0.98,
-            ratio_high=ratio * 1.02, turns=21,
-        )  # fmt: skip
+        return paired(ratio, backend)
 
     return time_pair
 
 
-def test_one_trial_for_several_findings_is_announced_once(patient: Make) -> None:
+def test_one_trial_for_several_findings_is_announced_once(patient):
     both = [fix("a")]
     searched = patient(
         lambda fixes: runs(*(() if "a" in fixes else (3, 5))), {"GD101:3": both, "GD101:5": both}
@@ -852,18 +844,8 @@ def test_one_trial_for_several_findings_is_announced_once(patient: Make) -> None
     assert [verdict for _, verdict in decided.verdicts] == ["verified", "verified"]
 
 
-def test_a_verdict_that_timing_decides_is_announced_after_it(
-    patient: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = PairedTime(
-        backend="eager",
-        before_us=9.0,
-        after_us=3.0,
-        ratio=0.3,
-        ratio_low=0.3,
-        ratio_high=0.3,
-        turns=9,
-    )
+def test_a_verdict_that_timing_decides_is_announced_after_it(patient, monkeypatch):
+    times = paired(0.3, "eager")
     monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", lambda *_args, **_options: times)
     searched = patient(
         lambda fixes: runs(coverage=50) if "a" in fixes else runs(3, coverage=100),
@@ -876,7 +858,7 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(
     ]
 
 
-def test_fix_not_run_under_the_users_backend_is_unverified(patient: Make) -> None:
+def test_fix_not_run_under_the_users_backend_is_unverified(patient):
     class Interrupted(Script):
         def replay(self, program: Program, name: str, **options: Any) -> Recording:
             if name == "untouched-mine":
@@ -895,3 +877,24 @@ def test_fix_not_run_under_the_users_backend_is_unverified(patient: Make) -> Non
     assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
     assert why(treatment.tried[0]) == "under mine: it wasn't run there"
     assert treatment.after is None
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("cores", "free", "peak", "device", "expected"),
+    [
+        (1, None, None, None, 1), (2, 64 * GIB, GIB, None, 2), (64, 64 * GIB, GIB, None, 4), (64, None, GIB, None, 4),
+        (4, 12 * GIB, 2 * GIB, None, 3), (4, GIB, 2 * GIB, None, 1), (64, 64 * GIB, GIB, "cuda", 1),
+    ],
+)  # fmt: skip
+def test_as_many_trials_run_as_there_are_cores_and_memory(
+    monkeypatch, cores, free, peak, device, expected
+):
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr(recorded, "memory", lambda: (None, free))
+    spec = RunSpec(target="model.py", device=device)
+    request = Request(spec, TargetText("model.py", None, None, is_call=False))
+    ended = ProbeExit(status=0, reason="finished", peak_memory_bytes=peak)
+    assert engine.default_jobs(request, recording(ended=ended)) == expected

@@ -58,7 +58,7 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
 
 
 @pytest.mark.nightly
-def test_language_model_with_gradients_gets_a_stable_verdict(tmp_path: Path) -> None:
+def test_language_model_with_gradients_gets_a_stable_verdict(tmp_path):
     found = []
     for number in range(REPETITIONS):
         folder = tmp_path / str(number)

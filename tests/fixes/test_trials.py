@@ -35,7 +35,7 @@ def setting(name: str) -> Candidate:
 
 
 @pytest.mark.parametrize("on_disk", [None, b"changed = 1\n"])
-def test_edits_are_put_together_as_they_were_read(tmp_path: Path, on_disk: bytes | None) -> None:
+def test_edits_are_put_together_as_they_were_read(tmp_path, on_disk):
     path, other = tmp_path / "model.py", tmp_path / "other.py"
     if on_disk is not None:
         path.write_bytes(on_disk)
@@ -49,14 +49,14 @@ def test_edits_are_put_together_as_they_were_read(tmp_path: Path, on_disk: bytes
     assert found.change.lines == ("import a",)
 
 
-def test_an_edit_on_top_of_another_stands_for_both(tmp_path: Path) -> None:
+def test_an_edit_on_top_of_another_stands_for_both(tmp_path):
     path = tmp_path / "model.py"
     first = with_fixes(Program(), (edit(path, 2),))
     second = with_fixes(first, (edit(path, 2, 3, base=first.content[path]),))
     assert second.content[path].splitlines()[1:3] == [b"a2 = 2 * 2 * 2", b"a3 = 3 * 2"]
 
 
-def test_first_of_overlapping_edits_is_kept_per_file(tmp_path: Path) -> None:
+def test_first_of_overlapping_edits_is_kept_per_file(tmp_path):
     one, other = tmp_path / "one.py", tmp_path / "other.py"
     proposals = [edit(one, 2, 3), setting("x"), edit(one, 3), edit(other, 3), edit(one, 8)]
     assert compatible(proposals) == [*proposals[:2], *proposals[3:]]

@@ -26,7 +26,7 @@ def treated(folder: Path, statement: str) -> dict[str, Any]:
     return treatment
 
 
-def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path: Path) -> None:
+def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path):
     treatment = treated(tmp_path, 'assert "where" not in graph.code, "no where here"')
     failed = [case for case in treatment["tried"] if case["verdict"] == "failed"]
     assert failed
@@ -47,7 +47,7 @@ def test_a_fix_that_the_backend_does_not_take_is_named(tmp_path: Path) -> None:
     assert json.loads((folder / "request.json").read_text())["backend"] == "mine"
 
 
-def test_backend_finding_is_tried_under_that_backend(tmp_path: Path) -> None:
+def test_backend_finding_is_tried_under_that_backend(tmp_path):
     # torch skips a function whose graph the backend declines.
     treatment = treated(
         tmp_path, "import torch._dynamo.exc as exc\n    raise exc.SkipFrame('not mine')"

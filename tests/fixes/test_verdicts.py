@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.recording import BreakEffect, Recording
@@ -161,7 +159,7 @@ JUDGED: dict[str, tuple[Observed, Observed, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def test_a_trial_says_what_a_fix_did_to_a_break(snapshot: SnapshotAssertion) -> None:
+def test_a_trial_says_what_a_fix_did_to_a_break(snapshot):
     found = {name: judged(before, after, **more) for name, (before, after, more) in JUDGED.items()}
     assert [
         f"{name}: {one.verdict}, {reasons_text(one.reasons)}; if faster {one.if_faster}; gone {sorted(one.gone)}, new {one.new}, "
@@ -181,9 +179,7 @@ def test_a_trial_says_what_a_fix_did_to_a_break(snapshot: SnapshotAssertion) -> 
         (7, {5}, True),
     ],
 )
-def test_what_a_line_reads_comes_through_names_in_between(
-    line: int, origins: set[int], is_read: bool
-) -> None:
+def test_what_a_line_reads_comes_through_names_in_between(line, origins, is_read):
     source = b"""def forward(self, x):
     y = x.sin()
     n = y.max().item()

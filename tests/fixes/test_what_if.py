@@ -4,7 +4,6 @@ fails first."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from graphdoctor.fixes.patch import Candidate
 from graphdoctor.fixes.run_changes import RecompileFixes
 from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.trials.program import RunChange
-from tests.conftest import RunCli
 from tests.each import for_each
 from tests.factories import compiled, recording, why
 from tests.sections import texts_beside
@@ -103,9 +101,7 @@ def warmed_up() -> Any:
         ),
     ],
 )
-def test_the_remedy_that_saves_most_alone_names_what_binds(
-    trials: list[Any], order: str, conclusion: str
-) -> None:
+def test_the_remedy_that_saves_most_alone_names_what_binds(trials, order, conclusion):
     answer = _answer(trials, RecompileFixes(), 0, frames=1)
     names = [result.remedies[0].name if result.remedies else "" for result in answer.results]
     assert (", ".join(names), answer.conclusion) == (order, conclusion)
@@ -113,7 +109,7 @@ def test_the_remedy_that_saves_most_alone_names_what_binds(
     assert answer.binding == (() if best is None else (best,))
 
 
-def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:
+def test_compile_times_that_torch_did_not_tell_are_not_0():
     untold = compiled().replace(duration_s=None)
     results = [
         _result((), recording(compiles=compiles)) for compiles in ((untold,), (compiled(),), ())
@@ -123,7 +119,7 @@ def test_compile_times_that_torch_did_not_tell_are_not_0() -> None:
 
 
 @pytest.mark.slow
-def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_path: Path) -> None:
+def test_an_attribute_binds_although_the_size_fails_first(run_cli, tmp_path):
     (tmp_path / "net.py").write_text(BINDING)
     done = run_cli("recompiles", "net.py", "--what-if", "--format", "json", "--jobs", 2)
     assert done.returncode == 0, done.stderr
@@ -146,7 +142,7 @@ def test_an_attribute_binds_although_the_size_fails_first(run_cli: RunCli, tmp_p
 
 
 @pytest.mark.slow
-def test_suggestion_refuted_by_replay_is_reported_as_worse(run_cli: RunCli, tmp_path: Path) -> None:
+def test_suggestion_refuted_by_replay_is_reported_as_worse(run_cli, tmp_path):
     (tmp_path / "needed.py").write_text(NEEDED)
     done = run_cli("recompiles", "needed.py:forward", "--what-if", "--format", "json", "--jobs", 2)
     assert done.returncode == 0, done.stderr

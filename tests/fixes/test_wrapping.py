@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_a_long_line_is_broken_as_ruff_does(tmp_path: Path, name: str) -> None:
+def test_a_long_line_is_broken_as_ruff_does(tmp_path, name):
     ruff = shutil.which("ruff")
     if ruff is None:
         pytest.skip("ruff isn't installed")
@@ -34,7 +33,7 @@ def test_a_long_line_is_broken_as_ruff_does(tmp_path: Path, name: str) -> None:
     assert edited.decode() == done.stdout.decode()
 
 
-def test_only_new_lines_are_broken_and_newlines_and_meaning_stay(tmp_path: Path) -> None:
+def test_only_new_lines_are_broken_and_newlines_and_meaning_stay(tmp_path):
     (tmp_path / "pyproject.toml").write_text("[tool.black]\nline-length = 30\n")
     path = tmp_path / "model.py"
     old = b"def forward(x):\r\n\tx = f(an_old_line_that_is_too_long, already)\r\n"
@@ -52,7 +51,7 @@ def test_only_new_lines_are_broken_and_newlines_and_meaning_stay(tmp_path: Path)
     assert wrapped(old, b"not Python: f(something, that, is, long)", path).startswith(b"not")
 
 
-def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
+def test_the_nearest_settings_of_a_formatter_count(tmp_path):
     inner = tmp_path / "src" / "model.py"
     inner.parent.mkdir()
     (tmp_path / ".git").mkdir()
@@ -87,9 +86,7 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_new_strings_have_the_quotes_of_most_others(
-    tmp_path: Path, old: str, new: str, expected: str
-) -> None:
+def test_new_strings_have_the_quotes_of_most_others(tmp_path, old, new, expected):
     before, after = f"{old}\n", f"{old}\n{new}\n"
     assert (
         wrapped(before.encode(), after.encode(), tmp_path / "model.py").decode()
@@ -108,9 +105,7 @@ def test_new_strings_have_the_quotes_of_most_others(
         ("[tool.black]\nskip-string-normalization = true\n", "'"),
     ],
 )
-def test_a_formatter_decides_the_quotes_before_the_file_does(
-    tmp_path: Path, settings: str, quote: str
-) -> None:
+def test_a_formatter_decides_the_quotes_before_the_file_does(tmp_path, settings, quote):
     (tmp_path / "pyproject.toml").write_text(settings)
     before = b"a = 'x'\nb = 'y'\n"
     written = wrapped(before, before + b'c = "z"\n', tmp_path / "model.py").decode()

@@ -123,7 +123,7 @@ SPOILED: list[tuple[Callable[[Path], object], str, str | None]] = [
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_fault_in_the_last_file_leaves_the_first_unwritten(force: bool, tmp_path: Path) -> None:
+def test_fault_in_the_last_file_leaves_the_first_unwritten(force, tmp_path):
     for number, (spoil, words, hint) in enumerate(SPOILED):
         folder = tmp_path / str(number)
         changes = [change_of(folder / "a.py"), change_of(folder / "pkg" / "b.py")]
@@ -141,7 +141,7 @@ def test_fault_in_the_last_file_leaves_the_first_unwritten(force: bool, tmp_path
     )
 
 
-def test_bytes_are_written_unchanged_and_modes_kept(tmp_path: Path) -> None:
+def test_bytes_are_written_unchanged_and_modes_kept(tmp_path):
     """Every end of a line, a character that isn't written as in UTF-8, and a very long name."""
     modes = {"a.py": 0o600, "pkg/b.py": 0o644, "c.py": 0o751, f"{'n' * 252}.py": 0o666}
     changes = [change_of(tmp_path / name) for name in modes]
@@ -153,7 +153,7 @@ def test_bytes_are_written_unchanged_and_modes_kept(tmp_path: Path) -> None:
 
 
 class TestWriting:
-    def test_file_is_replaced_whole_and_hard_links_keep_old_text(self, tmp_path: Path) -> None:
+    def test_file_is_replaced_whole_and_hard_links_keep_old_text(self, tmp_path):
         change = change_of(tmp_path / "a.py")
         (tmp_path / "b.py").hardlink_to(change.path)
         with change.path.open("rb") as reader:
@@ -162,7 +162,7 @@ class TestWriting:
         assert (tmp_path / "b.py").read_bytes() == BEFORE
 
     @needs_root
-    def test_files_keep_each_their_own_mode_and_owner(self, tmp_path: Path) -> None:
+    def test_files_keep_each_their_own_mode_and_owner(self, tmp_path):
         changes = [change_of(tmp_path / name) for name in ("a.py", "b.py")]
         os.chown(changes[1].path, 1234, 2345)
         changes[1].path.chmod(0o4755)
@@ -173,7 +173,7 @@ class TestWriting:
             (stat.st_uid, stat.st_gid, stat.st_mode) for stat in before
         ]
 
-    def test_a_link_stays_and_its_target_is_written(self, tmp_path: Path) -> None:
+    def test_a_link_stays_and_its_target_is_written(self, tmp_path):
         target = change_of(tmp_path / "real" / "a.py").path
         (tmp_path / "real" / "near.py").symlink_to("a.py")
         link = tmp_path / "a.py"
@@ -184,7 +184,7 @@ class TestWriting:
         assert not target.is_symlink()
         assert target.read_bytes() == AFTER
 
-    def test_an_edit_that_changes_nothing_asks_for_nothing(self, tmp_path: Path) -> None:
+    def test_an_edit_that_changes_nothing_asks_for_nothing(self, tmp_path):
         kept = change_of(tmp_path / "kept.py")
         kept.path.chmod(0o444)
         changed = change_of(tmp_path / "changed.py")
@@ -195,7 +195,7 @@ class TestWriting:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["changed.py", "kept.py"]
         assert (kept.path.read_bytes(), changed.path.read_bytes()) == (BEFORE, AFTER)
 
-    def test_one_file_under_two_names_is_written_once(self, tmp_path: Path) -> None:
+    def test_one_file_under_two_names_is_written_once(self, tmp_path):
         change = change_of(tmp_path / "a.py")
         (tmp_path / "b.py").symlink_to("a.py")
         written([change, FileChange(tmp_path / "b.py", BEFORE, AFTER)])
@@ -203,9 +203,7 @@ class TestWriting:
 
 
 class TestFailing:
-    def test_the_error_names_the_files_that_are_written(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_error_names_the_files_that_are_written(self, tmp_path, monkeypatch):
         make, made = tempfile.mkstemp, list[str]()
 
         def full(**more: Any) -> tuple[int, str]:
@@ -228,9 +226,7 @@ class TestFailing:
     @pytest.mark.parametrize(
         "trouble", [OSError(errno.EIO, "Input/output error"), KeyboardInterrupt()]
     )
-    def test_a_file_half_written_is_removed(
-        self, trouble: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_half_written_is_removed(self, trouble, tmp_path, monkeypatch):
         def fail(*_: Any) -> None:
             raise trouble
 
@@ -242,9 +238,7 @@ class TestFailing:
         assert change.path.read_bytes() == BEFORE
         assert "Already written" not in str(caught.value)
 
-    def test_a_file_that_changes_while_others_are_written_is_left(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_that_changes_while_others_are_written_is_left(self, tmp_path, monkeypatch):
         changes = [change_of(tmp_path / "a.py"), change_of(tmp_path / "b.py")]
         replace = Path.replace
 
@@ -267,7 +261,7 @@ class TestGit:
     @pytest.mark.parametrize(
         "name", ["[ab].py", ":(top)a.py", "*.py", "-a.py", "a b.py", "é.py", "new\nline.py"]
     )
-    def test_a_name_is_a_name_and_no_pattern(self, name: str, tmp_path: Path) -> None:
+    def test_a_name_is_a_name_and_no_pattern(self, name, tmp_path):
         changes = committed(tmp_path, "a.py", "b.py", name)
         change_of(tmp_path / "a.py", BEFORE + b"\n")
         written(changes[2:])
@@ -276,16 +270,14 @@ class TestGit:
             in refused([change_of(tmp_path / name, BEFORE + b"\n")]).message
         )
 
-    def test_a_hooks_environment_does_not_name_another_repository(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_hooks_environment_does_not_name_another_repository(self, tmp_path, monkeypatch):
         committed(tmp_path / "hook", "a.py")
         changes = committed(tmp_path / "file", "a.py")
         monkeypatch.setenv("GIT_DIR", str(tmp_path / "hook" / ".git"))
         monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere"))
         written(changes)
 
-    def test_repository_programs_are_not_started_and_nothing_written(self, tmp_path: Path) -> None:
+    def test_repository_programs_are_not_started_and_nothing_written(self, tmp_path):
         changes = committed(tmp_path, "a.py")
         hook = tmp_path / "hook.sh"
         hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n", encoding="utf-8")
@@ -297,9 +289,7 @@ class TestGit:
         assert not (tmp_path / "started").exists()
         assert (tmp_path / ".git" / "index").read_bytes() == index
 
-    def test_a_repository_of_someone_else_is_refused_unless_forced(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_repository_of_someone_else_is_refused_unless_forced(self, tmp_path, monkeypatch):
         changes = committed(tmp_path, "a.py")
         monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
         error = refused(changes)
@@ -311,7 +301,7 @@ class TestGit:
 
 
 @needs_git
-def test_what_git_could_not_restore_is_refused_unless_forced(tmp_path: Path) -> None:
+def test_what_git_could_not_restore_is_refused_unless_forced(tmp_path):
     *_, clean = committed(tmp_path, "a.py", "b.py", "c.py", "pkg/d.py")
     changes = [change_of(tmp_path / name, BEFORE + b"\n") for name in ("a.py", "b.py", "c.py")]
     git(tmp_path, "add", "b.py")
@@ -345,7 +335,7 @@ def test_what_git_could_not_restore_is_refused_unless_forced(tmp_path: Path) -> 
 
 @needs_git
 class TestChecking:
-    def test_files_are_checked_against_git_and_disk_unwritten(self, tmp_path: Path) -> None:
+    def test_files_are_checked_against_git_and_disk_unwritten(self, tmp_path):
         changes = committed(tmp_path, "a.py", "b.py")
         check([*changes, FileChange(changes[0].path, BEFORE, BEFORE + b"x")], force=False)
         assert changes[0].path.read_bytes() == BEFORE
@@ -359,16 +349,14 @@ class TestChecking:
 
 
 class TestWithoutGit:
-    def test_no_git_has_no_objection(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_git_has_no_objection(self, tmp_path, monkeypatch):
         change = change_of(tmp_path / "a.py")
         (tmp_path / ".git").mkdir()
         monkeypatch.setenv("PATH", str(tmp_path))
         written([change])
         assert change.path.read_bytes() == AFTER
 
-    def test_a_git_that_gives_no_answer_is_refused_unless_forced(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_git_that_gives_no_answer_is_refused_unless_forced(self, tmp_path, monkeypatch):
         def refuse(*_: Any, **__: Any) -> None:
             raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -386,9 +374,7 @@ class TestWithoutGit:
         assert refused([change]).message.endswith("git can't be started (Permission denied).")
         written([change], force=True)
 
-    def test_what_git_warns_of_first_is_not_its_answer(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_what_git_warns_of_first_is_not_its_answer(self, tmp_path, monkeypatch):
         words = "fatal: not a git repository (or any of the parent directories): .git"
         fake_git(tmp_path, monkeypatch, f"echo 'warning: hm' >&2; echo '{words}' >&2; exit 128")
         written([change_of(tmp_path / "a.py")])

@@ -155,9 +155,7 @@ def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attac
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_edit_is_tried_on_inputs_that_no_call_has(
-    tmp_path: Path, setup: Setup, name: str
-) -> None:
+def test_an_edit_is_tried_on_inputs_that_no_call_has(tmp_path, setup, name):
     case = CASES[name]
     untouched, edited = attacked(tmp_path, setup, case.before, case.after)
     assert untouched.failure is None
@@ -175,9 +173,7 @@ def test_an_edit_is_tried_on_inputs_that_no_call_has(
     assert edited.count <= untouched.count
 
 
-def test_omissions_while_compiling_and_torchs_changes_are_reported(
-    tmp_path: Path, setup: Setup
-) -> None:
+def test_omissions_while_compiling_and_torchs_changes_are_reported(tmp_path, setup):
     case = CASES["a warning that is only left out while compiling is named"]
     _, edited = attacked(tmp_path, setup, case.before, case.after)
     assert [(found.kind, detail_text(found)) for found in edited.dropped] == [
@@ -186,7 +182,7 @@ def test_omissions_while_compiling_and_torchs_changes_are_reported(
     assert (edited.failure, edited.torch_kinds) == (None, ())
 
 
-def test_refused_inputs_are_counted(tmp_path: Path, setup: Setup) -> None:
+def test_refused_inputs_are_counted(tmp_path, setup):
     case = CASES["what the program refuses isn't tried"]
     untouched, _ = attacked(tmp_path, setup, case.before, case.after)
     assert untouched.refused_count == 3
@@ -207,11 +203,11 @@ def equal_in(folder: Path, setup: Setup, body: str) -> dict[str, tuple[tuple[str
     return {text: (equal.names, equal.is_varied) for (_, _, text), equal in found.items()}
 
 
-def test_size_equal_to_a_number_of_one_call_is_left(tmp_path: Path, setup: Setup) -> None:
+def test_size_equal_to_a_number_of_one_call_is_left(tmp_path, setup):
     assert equal_in(tmp_path, setup, "n = int(index.max().item()) + 1\nreturn x.sum() * n") == {}
 
 
-def test_size_equal_to_a_later_length_is_found(tmp_path: Path, setup: Setup) -> None:
+def test_size_equal_to_a_later_length_is_found(tmp_path, setup):
     # Rows and counts are as many, or the program refuses the call: one count for all rows leaves
     # too many for the sum.
     body = "counts = torch.bincount(index)\nreturn torch.repeat_interleave(x, counts, dim=0) + x"

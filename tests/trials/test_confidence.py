@@ -48,9 +48,7 @@ def is_different(ratios: list[float]) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [2, 3, 5, 7, 120])
 @pytest.mark.parametrize("noise", NOISES)
-def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(
-    noise: Noise, most: int
-) -> None:
+def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(noise, most):
     rng = random.Random(5)
     assert (
         statistics.fmean([is_different(timed(noise, rng, most=most)) for _ in range(1000)]) <= 0.05
@@ -59,7 +57,7 @@ def test_equal_programs_rarely_seem_to_differ_however_often_one_looks(
 
 @for_each("ratio", [0.7, 0.9, 1.1, 2.0])
 @for_each("noise", [quiet, interrupted])
-def test_a_difference_is_found_and_soon(noise: Noise, ratio: float) -> None:
+def test_a_difference_is_found_and_soon(noise, ratio):
     rng = random.Random(5)
     samples = [timed(noise, rng, ratio=ratio) for _ in range(200)]
     assert statistics.fmean(map(is_different, samples)) > 0.99
@@ -70,12 +68,12 @@ def test_a_difference_is_found_and_soon(noise: Noise, ratio: float) -> None:
 
 
 @for_each("noise", NOISES)
-def test_the_interval_holds_the_true_ratio(noise: Noise) -> None:
+def test_the_interval_holds_the_true_ratio(noise):
     rng = random.Random(5)
     intervals = [interval(timed(noise, rng, ratio=1.03)) for _ in range(1000)]
     assert statistics.fmean(low <= 1.03 <= high for low, high in intervals) >= 0.95
 
 
-def test_equal_within_the_margin_is_decided_too() -> None:
+def test_equal_within_the_margin_is_decided_too():
     assert is_decided([1 - SAME / 2, 1 + SAME / 2] * 4)
     assert not is_decided([1 - 2 * SAME, 1 + 2 * SAME] * 4)

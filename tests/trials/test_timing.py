@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.fixes import PairedTime, deciding
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.trials import timing
 from graphdoctor.trials.program import Program
@@ -103,7 +103,7 @@ def no_hang() -> Iterator[None]:
     assert threading.active_count() == before
 
 
-def test_the_ratio_is_that_of_each_turn() -> None:
+def test_the_ratio_is_that_of_each_turn():
     # The machine is twice as slow in every other turn; the programs' ratio stays.
     noise = [100.0 if turn % 2 else 200.0 for turn in range(TURNS)]
     timing = timed(Probes(noise, [time / 4 for time in noise]))
@@ -113,33 +113,24 @@ def test_the_ratio_is_that_of_each_turn() -> None:
     assert (timing.backend, timing.turns) == ("eager", LOOKS[0])
 
 
-def test_the_spread_is_the_interval_that_decided() -> None:
+def test_the_spread_is_the_interval_that_decided():
     ratios = [0.5 + 0.01 * turn for turn in range(TURNS)]
     timing = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
     assert isinstance(timing, PairedTime)
     assert (timing.ratio_low, timing.ratio, timing.ratio_high) == pytest.approx((0.5, 0.535, 0.57))
 
 
-def test_who_begins_alternates() -> None:
+def test_who_begins_alternates():
     probes = Probes([100.0] * TURNS, [50.0] * TURNS)
     timed(probes)
-    assert probes.asked[:8] == [
-        "before",
-        "after",
-        "after",
-        "before",
-        "before",
-        "after",
-        "after",
-        "before",
-    ]
+    assert probes.asked[:8] == ["before", "after", "after", "before"] * 2
     assert probes.asked.count("before") == probes.asked.count("after") == LOOKS[0]
     assert probes.seconds == {timing.TURN_S}
     assert probes.backends == {"before": "eager", "after": "eager"}
     assert sorted(probes.names) == ["time-1-eager-after", "time-1-eager-before"]
 
 
-def test_what_is_not_clear_yet_gets_more_turns() -> None:
+def test_what_is_not_clear_yet_gets_more_turns():
     # One turn of the first eight says the opposite; of sixteen, still one.
     ratios = [0.8] * 7 + [1.1] + [0.8] * TURNS
     timing = timed(Probes([100.0] * len(ratios), [100 * ratio for ratio in ratios]))
@@ -148,7 +139,7 @@ def test_what_is_not_clear_yet_gets_more_turns() -> None:
     assert (timing.ratio_low, timing.ratio_high) == (0.8, 0.8)
 
 
-def test_what_never_gets_clear_ends_after_ten_seconds() -> None:
+def test_what_never_gets_clear_ends_after_ten_seconds():
     ratios = [0.7, 1.4] * 200
     probes = Probes(
         [10 * timing.TURN_S * 1e6] * len(ratios),
@@ -161,51 +152,45 @@ def test_what_never_gets_clear_ends_after_ten_seconds() -> None:
     assert measured.ratio_low < 1 < measured.ratio_high
 
 
-def test_a_probe_that_dies_before_it_is_steady_says_why() -> None:
-    assert reason_text(timed(Probes([100.0] * TURNS, [50.0] * TURNS, dying={"after": -1}))) == (
-        "The program failed in call 1: NameError: y"
-    )
+class Silent(Probes):
+    """Probes that die without saying why."""
+
+    def _error(self, *arguments: Any) -> None:
+        super()._error(*arguments)
 
 
-@for_each("which", ["before", "after"])
-@for_each("turns", [0, 1, 4])
-def test_a_probe_that_dies_while_it_is_timed_says_why(which: str, turns: int) -> None:
-    probes = Probes([100.0] * TURNS, [50.0] * TURNS, dying={which: turns})
-    assert reason_text(timed(probes)) == "The process was killed by SIGKILL"
+FLAT, HALF, NONE = [100.0] * TURNS, [50.0] * TURNS, [0.0] * TURNS
 
 
-def test_a_probe_that_never_gets_steady_is_not_timed() -> None:
-    probes = Probes([100.0] * TURNS, [50.0] * TURNS, unsteady=("after",))
-    assert reason_text(timed(probes)) == "the calls never stop compiling"
-    assert probes.asked == []
+@for_each(
+    "probes, reason",
+    [
+        (Probes(FLAT, HALF, dying={"after": -1}), "The program failed in call 1: NameError: y"),
+        *(
+            (Probes(FLAT, HALF, dying={which: turns}), "The process was killed by SIGKILL")
+            for which in ("before", "after")
+            for turns in (0, 1, 4)
+        ),
+        (Probes(FLAT, HALF, unsteady=("after",)), "the calls never stop compiling"),
+        (Silent(FLAT, HALF, dying={"before": 1}), "the probe ended during timing"),
+        (Probes(NONE, NONE), "the call is too short to time"),
+    ],
+)
+def test_missing_times_have_a_reason(probes, reason):
+    assert reason_text(timed(probes)) == reason
+    if reason == "the calls never stop compiling":
+        assert probes.asked == []
 
 
-def test_a_probe_that_ends_without_a_word_is_told_so() -> None:
-    class Silent(Probes):
-        def _error(self, *arguments: Any) -> None:
-            super()._error(*arguments)
-
-    assert (
-        reason_text(timed(Silent([100.0] * TURNS, [50.0] * TURNS, dying={"before": 1})))
-        == "the probe ended during timing"
-    )
-
-
-def test_an_interrupt_stops_both_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_stops_both_probes(monkeypatch):
     def interrupted(*_pair: object) -> list[tuple[float, float]]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(timing, "_turns", interrupted)
-    probes = Probes([100.0] * TURNS, [50.0] * TURNS)
+    probes = Probes(FLAT, HALF)
     with pytest.raises(KeyboardInterrupt):
         timed(probes)
     assert probes.is_cancelled
-
-
-def test_a_time_too_short_to_be_measured_is_no_ratio() -> None:
-    assert (
-        reason_text(timed(Probes([0.0] * TURNS, [0.0] * TURNS))) == "the call is too short to time"
-    )
 
 
 def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:
@@ -222,27 +207,18 @@ def pair(low: float, high: float, backend: str = "inductor") -> PairedTime:
 
 
 @for_each(
-    "times, is_slower, is_faster", [
-        ([pair(1.1, 1.2)], True, False), ([pair(0.9, 1.2)], False, False), ([pair(0.8, 0.9)], False, True),
-        ([pair(1.01, 1.02)], False, False), ([pair(0.98, 0.99)], False, False), ([], False, False),
-        ([pair(1.01, 1.2)], True, False), ([pair(0.8, 0.99)], False, True),
-        ([pair(1.1, 1.2, "eager"), pair(0.8, 0.9)], False, True), ([pair(1.1, 1.2, "eager")], True, False),
-        ([pair(1.1, 1.2, "mine"), pair(0.8, 0.9)], True, False),
+    "times, change, is_clear", [
+        ([pair(1.1, 1.2)], "slower", False), ([pair(0.9, 1.2)], None, False), ([pair(0.8, 0.9)], "faster", False),
+        ([pair(1.01, 1.02)], None, False), ([pair(0.98, 0.99)], None, False), ([], None, False),
+        ([pair(1.01, 1.2)], "slower", False), ([pair(0.8, 0.99)], "faster", False),
+        ([pair(1.1, 1.2, "eager"), pair(0.8, 0.9)], "faster", False), ([pair(1.1, 1.2, "eager")], "slower", False),
+        ([pair(1.1, 1.2, "mine"), pair(0.8, 0.9)], "slower", False),
+        ([pair(1.6, 1.7)], "slower", True), ([pair(0.5, 0.6)], "faster", True), ([pair(1.4, 1.7)], "slower", False),
+        ([pair(0.6, 0.7)], "faster", False), ([pair(0.5, 1.7)], None, False),
+        ([pair(1.6, 1.7, "eager"), pair(1.1, 1.2)], "slower", False),
     ],
 )  # fmt: skip
-def test_call_is_longer_or_shorter_only_beyond_noise(
-    times: list[PairedTime], is_slower: bool, is_faster: bool
-) -> None:
-    assert (slower(times) is not None, faster(times) is not None) == (is_slower, is_faster)
-
-
-@for_each(
-    "times, expected", [
-        ([pair(1.6, 1.7)], True), ([pair(0.5, 0.6)], True), ([pair(1.4, 1.7)], False), ([pair(0.6, 0.7)], False),
-        ([pair(0.5, 1.7)], False), ([], False), ([pair(1.6, 1.7, "eager"), pair(1.1, 1.2)], False),
-    ],
-)  # fmt: skip
-def test_difference_is_clear_if_its_interval_is_far_away(
-    times: list[PairedTime], expected: bool
-) -> None:
-    assert is_plain(times) is expected
+def test_a_change_of_time_counts_only_beyond_noise(times, change, is_clear):
+    assert slower(times) == (deciding(times) if change == "slower" else None)
+    assert faster(times) == (deciding(times) if change == "faster" else None)
+    assert is_plain(times) is is_clear

@@ -199,7 +199,12 @@ def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         return
     if not isinstance(node, ast.Call):
         return
-    dotted = site.dotted(node.func)
+    dotted, statement = site.dotted(node.func), place.statement
+    entered = (
+        [item.context_expr for item in statement.items]
+        if isinstance(statement, (ast.With, ast.AsyncWith))
+        else []
+    )
     if dotted == "builtins.print":
         # torch can defer it only if it prints nothing but tensors, strings and numbers.
         is_plain = all(
@@ -213,7 +218,7 @@ def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
             _BUILTIN,
             f"builtin print [] {bool(node.keywords) or not is_plain}",
         )
-    elif dotted in _CALLS and not _is_entered(node, place):
+    elif dotted in _CALLS and node not in entered:
         yield Spot(node, *_CALLS[dotted])
     elif dotted == "torch._dynamo.skip_frame":
         yield Spot(
@@ -224,26 +229,14 @@ def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
             yield Spot(node, "GD101", "GB0291", _LOGGER)
         elif node.func.attr in ("acquire", "release") and site.kind(node.func.value) == "lock":
             yield Spot(node, "GD109", "GB0156", _METHOD)
-    if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
-        yield from _copied(node, dotted, site)
-
-
-def _copied(node: ast.Call, dotted: str, site: Site) -> Iterator[Spot]:
-    copied = node.args[0]
-    if dotted == "copy.copy":
-        if site.is_tensor(copied):
+    for copied in node.args if len(node.args) == 1 else ():
+        parts = copied.elts if isinstance(copied, (ast.List, ast.Tuple)) else [copied]
+        if dotted == "copy.copy" and site.is_tensor(copied):
             yield Spot(node, "GD108", "GB0208", "torch.* op returned non-Tensor")
-        return
-    parts = copied.elts if isinstance(copied, (ast.List, ast.Tuple)) else [copied]
-    if any(site.kind(part) in ("tensor", "layer") for part in parts):
-        yield Spot(node, "GD108", "GB4198", "Attempted to copy.deepcopy a tensor")
-
-
-def _is_entered(node: ast.Call, place: Surrounding) -> bool:
-    statement = place.statement
-    return isinstance(statement, (ast.With, ast.AsyncWith)) and any(
-        item.context_expr is node for item in statement.items
-    )
+        elif dotted == "copy.deepcopy" and any(
+            site.kind(part) in ("tensor", "layer") for part in parts
+        ):
+            yield Spot(node, "GD108", "GB4198", "Attempted to copy.deepcopy a tensor")
 
 
 _ITEM: _Cause = (
@@ -284,7 +277,15 @@ def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         and isinstance(node.func, ast.Attribute)
         and site.has_tensor_methods(node.func.value)
     ):
-        yield from _read_by_method(node, node.func, site)
+        name = node.func.attr
+        if name == "item" and not node.args:
+            yield Spot(node, *_ITEM)
+        elif name == "tolist" and site.is_of(node.func.value, "int"):
+            yield Spot(node, "GD103", "GB0033", _DEPENDS)
+        elif name == "tolist":
+            yield Spot(node, "GD103", "GB0109", "Tensor.tolist() with non-integer tensor")
+        elif name in ("equal", "allclose"):
+            yield Spot(node, "GD103", "GB0033", _DEPENDS, f"aten.{name}.default")
     elif isinstance(node, ast.Call) and node.args and site.is_tensor(node.args[0]):
         if (dotted := site.dotted(node.func)) in _TAKERS:
             yield Spot(node, *_TAKERS[dotted or ""])
@@ -293,22 +294,6 @@ def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         is_list = isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) > 1
         if is_list and not node.keywords and all(site.is_tensor(item) for item in first.elts):  # type: ignore[attr-defined]
             yield Spot(node, "GD123", "GB0207", "sort with non-constant keys", _VARIABLE)
-
-
-def _read_by_method(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
-    name = func.attr
-    if name == "item" and not node.args:
-        yield Spot(node, *_ITEM)
-    elif name == "tolist":
-        is_integer = site.is_of(func.value, "int")
-        words = (
-            ("GB0033", _DEPENDS)
-            if is_integer
-            else ("GB0109", "Tensor.tolist() with non-integer tensor")
-        )
-        yield Spot(node, "GD103", *words)
-    elif name in ("equal", "allclose"):
-        yield Spot(node, "GD103", "GB0033", _DEPENDS, f"aten.{name}.default")
 
 
 _SHAPE = "Dynamic shape operator"
@@ -427,13 +412,19 @@ def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterat
         )
     elif kind == "optimizer" and func.attr == "zero_grad":
         yield Spot(node, "GD112", "GB0008", _INLINED, "qualname: Optimizer.")
-    if func.attr == "backward" and (
-        kind == "tensor" or _is_backward_of_unknown(node, func.value, site)
-    ):
-        yield Spot(node, "GD112", "GB0123", "Unsupported Tensor.backward() call")
+    root, scope = func.value, site.region.scope
+    is_plain = not node.args and not node.keywords
+    if func.attr == "backward":
+        is_local = isinstance(root, ast.Name) and site.dotted(root) is None
+        is_own = site.values.owner(root, scope) is not None
+        is_defined = any("backward" in info.methods for info in site.program.classes.values())
+        if kind == "tensor" or (is_plain and is_local and not is_own and not is_defined):
+            yield Spot(node, "GD112", "GB0123", "Unsupported Tensor.backward() call")
     if kind != "tensor":
         return
-    root = func.value
+    is_parameter = isinstance(root, ast.Name) and [
+        binding.kind for binding in scope.bindings.get(root.id, ())
+    ] == ["parameter"]
     # What a chain of methods and subscripts begins with may be sparse already if it comes from
     # elsewhere.
     while True:
@@ -446,27 +437,8 @@ def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterat
                 break
     if func.attr in _BY_METHOD and site.is_tensor(root):
         yield Spot(node, *_BY_METHOD[func.attr])
-    elif (
-        func.attr == "requires_grad_"
-        and _is_parameter(func.value, site)
-        and not node.args
-        and not node.keywords
-    ):
+    elif func.attr == "requires_grad_" and is_parameter and is_plain:
         yield Spot(node, "GD114", "GB0125", "Unsupported Tensor.requires_grad_() call")
-
-
-def _is_backward_of_unknown(node: ast.Call, receiver: ast.expr, site: Site) -> bool:
-    is_local = isinstance(receiver, ast.Name) and site.dotted(receiver) is None
-    is_own = site.values.owner(receiver, site.region.scope) is not None
-    is_defined = any("backward" in info.methods for info in site.program.classes.values())
-    return is_local and not is_own and not is_defined and not node.args and not node.keywords
-
-
-def _is_parameter(node: ast.expr, site: Site) -> bool:
-    if not isinstance(node, ast.Name):
-        return False
-    bindings = site.region.scope.bindings.get(node.id, ())
-    return len(bindings) == 1 and bindings[0].kind == "parameter"
 
 
 def modules(node: ast.AST, site: Site) -> Iterator[Spot]:
@@ -479,34 +451,28 @@ def modules(node: ast.AST, site: Site) -> Iterator[Spot]:
             node, "GD116", "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True
         )
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
-        yield from _counter(node, node.target, site)
-
-
-def _counter(node: ast.AugAssign, target: ast.Attribute, site: Site) -> Iterator[Spot]:
-    owner = site.values.owner(target.value, site.region.scope)
-    if (
-        owner is None
-        or not site.program.is_module_class(owner)
-        or not _is_step(node.op, node.value)
-    ):
-        return
-    bindings = [
-        binding
-        for item in site.program.ancestors(owner)
-        for _, binding in item.attributes.get(target.attr, ())
-    ]
-    starts = [
-        item
-        for item in bindings
-        if isinstance(item.node, ast.Constant) and isinstance(item.node.value, int | float)
-    ]
-    steps = [
-        item
-        for item in bindings
-        if isinstance(item.node, ast.BinOp) and _is_step(item.node.op, item.node.right)
-    ]
-    if starts and len(starts) + len(steps) == len(bindings):
-        yield Spot(node, "GD205", subject=f"self.{target.attr}")
+        name = node.target.attr
+        owner = site.values.owner(node.target.value, site.region.scope)
+        if owner is None or not site.program.is_module_class(owner):
+            return
+        values = [
+            binding.node
+            for info in site.program.ancestors(owner)
+            for _, binding in info.attributes.get(name, ())
+        ]
+        starts = [
+            value
+            for value in values
+            if isinstance(value, ast.Constant) and isinstance(value.value, int | float)
+        ]
+        steps = [
+            value
+            for value in values
+            if isinstance(value, ast.BinOp) and _is_step(value.op, value.right)
+        ]
+        is_counted = starts and len(starts) + len(steps) == len(values)
+        if is_counted and _is_step(node.op, node.value):
+            yield Spot(node, "GD205", subject=f"self.{name}")
 
 
 def _is_step(op: ast.operator, value: ast.expr) -> bool:

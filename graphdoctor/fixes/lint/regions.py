@@ -25,16 +25,14 @@ class Region:
     is_fullgraph: bool = False
 
 
-@dataclass(frozen=True)
-class Regions:
-    """The functions of a file that torch traces."""
-
-    traced: list[Region]
-    callees: Mapping[ast.AST, tuple[Scope, ...]]
+Callees = Mapping[ast.AST, tuple[Scope, ...]]
+"""The functions of a file that a call certainly runs."""
 
 
-def regions(program: Program, values: Values, recorded: Iterable[str] = ()) -> Regions:
-    """Every function of a file that torch compiles."""
+def regions(
+    program: Program, values: Values, recorded: Iterable[str] = ()
+) -> tuple[list[Region], Callees]:
+    """Every function of a file that torch compiles, and what it calls."""
     finder = _Finder(program, values)
     by_scope: dict[Scope, Region] = {}
     callees: dict[ast.AST, tuple[Scope, ...]] = {}
@@ -48,10 +46,8 @@ def regions(program: Program, values: Values, recorded: Iterable[str] = ()) -> R
         for call, callee in finder.called(region):
             callees[call] = (*callees.get(call, ()), callee.scope)
             waiting.append(callee)
-    return Regions(
-        sorted(by_scope.values(), key=lambda region: getattr(region.scope.node, "lineno", 0)),
-        callees,
-    )
+    traced = list(by_scope.values())
+    return sorted(traced, key=lambda region: getattr(region.scope.node, "lineno", 0)), callees
 
 
 class _Finder:
@@ -103,15 +99,13 @@ class _Finder:
 
     def _callees(self, node: ast.Call, region: Region) -> Iterable[Method]:
         scope, func = region.scope, node.func
-        if isinstance(func, ast.Attribute) and _called_name(func.value) == "super":
-            if scope.owner is None or not self._program.is_certain(scope.owner):
-                return []
-            bases = list(self._program.ancestors(scope.owner))[1:]
-            return [
-                (base.methods[func.attr], region.owner)
-                for base in bases
-                if func.attr in base.methods
-            ][:1]
+        match func:
+            case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name):
+                if scope.owner is None or not self._program.is_certain(scope.owner):
+                    return []
+                bases = list(self._program.ancestors(scope.owner))[1:]
+                methods = [base.methods[name] for base in bases if name in base.methods]
+                return [(method, region.owner) for method in methods[:1]]
         owner = self._values.owner(func.value if isinstance(func, ast.Attribute) else func, scope)
         runs = self._runs(
             func, scope, region.owner if owner is not None and owner is scope.owner else None
@@ -184,7 +178,3 @@ class _Finder:
         if len(others) == 1 and others[0].kind == "parameter":
             for value in self._values.passed(node.id, holder):
                 yield from self._values.run_by(value)
-
-
-def _called_name(node: ast.expr) -> str | None:
-    return getattr(node.func, "id", None) if isinstance(node, ast.Call) else None

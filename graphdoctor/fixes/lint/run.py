@@ -29,7 +29,7 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.stack import StackEntry, parsed, relative
 from graphdoctor.fixes.lint.checks import Site, Spot, spots_at
-from graphdoctor.fixes.lint.regions import Regions, regions
+from graphdoctor.fixes.lint.regions import Callees, regions
 from graphdoctor.fixes.source.flow import Surrounding, certain_nodes
 from graphdoctor.fixes.source.program import Program, Scope
 from graphdoctor.fixes.source.values import Values
@@ -79,11 +79,11 @@ class _File:
 
     def findings(self, recorded: Collection[str]) -> tuple[list[Finding], int]:
         """Find the causes, and count the functions that torch compiles."""
-        compiled = regions(self._program, self._values, recorded)
+        traced, callees = regions(self._program, self._values, recorded)
         sites, events = {}, {}
-        for region in compiled.traced:
+        for region in traced:
             site = sites[region.scope] = Site(region, self._program, self._values)
-            events[region.scope] = list(_events(site, compiled))
+            events[region.scope] = list(_events(site, callees))
         findings: dict[tuple[int, str, str | None], Finding] = {}
         for scope, spots in self._seen_by_torch(events).items():
             made = [self._finding(spot, place, sites[scope]) for spot, place in spots]
@@ -95,7 +95,7 @@ class _File:
                     # As in a run, one cause at one line is one site.
                     key = (finding.location.line, finding.code, finding.torch_id)
                     findings.setdefault(key, finding)
-        return with_distinct_fingerprints(list(findings.values())), len(compiled.traced)
+        return with_distinct_fingerprints(list(findings.values())), len(traced)
 
     def _seen_by_torch(
         self, events: Mapping[Scope, Sequence[_Event]]
@@ -223,11 +223,11 @@ class _File:
         return BreakSite(entry=entry, records=(record,), effects=Effects(), context=context)
 
 
-def _events(site: Site, compiled: Regions) -> Iterator[_Event]:
+def _events(site: Site, callees: Callees) -> Iterator[_Event]:
     for node, place in certain_nodes(site.region.scope, site.program):
         yield from (_Event(place, spot=spot) for spot in spots_at(node, place, site))
-        if node in compiled.callees:
-            yield _Event(place, callees=compiled.callees[node])
+        if node in callees:
+            yield _Event(place, callees=callees[node])
 
 
 _RESUMED = (

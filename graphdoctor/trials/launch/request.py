@@ -191,11 +191,9 @@ def parse_target(text: str) -> TargetText:
             "The target is empty.", hint="Write file.py, file.py:name or package.module:name."
         )
     with os_errors(text, "read"):
-        return _parse_target(text)
-
-
-def _parse_target(text: str) -> TargetText:
-    place, name = _split_name(text)
+        place, name = _split_name(text)
+        path = Path(place)
+        is_folder, file = path.is_dir(), str(path.resolve()) if path.is_file() else None
     is_call = name is not None and name.endswith("()")
     if name is not None:
         name = name.removesuffix("()")
@@ -204,18 +202,17 @@ def _parse_target(text: str) -> TargetText:
                 f"{text}: {name!r} isn't a name.",
                 hint="Write file.py:name, or file.py:make() for a factory.",
             )
-    path = Path(place)
-    if path.is_dir():
+    if is_folder:
         raise GraphDoctorError(
             f"{place} is a folder.", hint="Name a Python file, or package.module:name."
         )
-    if path.is_file():
+    if file is not None:
         if path.suffix == ".ipynb":
             raise GraphDoctorError(
                 f"{place} is a notebook.",
                 hint="Move the model to a Python file, or use graphdoctor.explain in the notebook.",
             )
-        return TargetText(str(path.resolve()), None, name, is_call)
+        return TargetText(file, None, name, is_call)
     if place.endswith(".py") or "/" in place or "\\" in place:
         raise GraphDoctorError(f"There is no file {place}.", hint=near_files(path))
     if not place or not all(part.isidentifier() for part in place.split(".")):

@@ -87,8 +87,15 @@ class Store:
     def __init__(self, root: Path, *, keep_count: int, folder: Path | None = None) -> None:
         self._folder = folder or root / FOLDER
         self._is_own_name = folder is None
-        self._fallback = _fallback(root) if folder is None else None
+        self._fallback: Path | None = None
         self._keep_count = keep_count
+        state = state_folder() if folder is None else None
+        if state is not None:
+            whole = os.path.realpath(root)
+            # Tells checkouts of one name apart; hashlib would take longer to import than most
+            # reports take.
+            checkout = f"{Path(whole).name}-{binascii.crc32(os.fsencode(whole)):08x}"
+            self._fallback = state / "recordings" / checkout
 
     def create(self, label: str, pool: Pool = "") -> NewRecording:
         """Create the folder of a new recording, make it the last one, and remove the oldest of its
@@ -243,15 +250,6 @@ def _locked(recording: Path) -> IO[bytes]:
 
 def _plain(label: str) -> str:
     return re.sub(r"[^\w.-]+", "_", label).strip("_.")[:60] or "target"
-
-
-def _fallback(root: Path) -> Path | None:
-    state = state_folder()
-    if state is None:
-        return None
-    whole = os.path.realpath(root)
-    # Tells checkouts of one name apart; hashlib would take longer to import than most reports take.
-    return state / "recordings" / f"{Path(whole).name}-{binascii.crc32(os.fsencode(whole)):08x}"
 
 
 def _recordings(folder: Path) -> list[Path]:

@@ -52,7 +52,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
 
 
 @for_each("program", BAD)
-def test_each_cause_is_found_at_its_line(program: Program, tmp_path: Path) -> None:
+def test_each_cause_is_found_at_its_line(program, tmp_path):
     findings = linted(program.text, tmp_path)
     assert {finding.location.line for finding in findings} == program.marked_lines
     assert {finding.code for finding in findings} == program.codes
@@ -60,15 +60,13 @@ def test_each_cause_is_found_at_its_line(program: Program, tmp_path: Path) -> No
 
 
 @for_each("program", GOOD)
-def test_nothing_is_found_where_torch_does_not_break(program: Program, tmp_path: Path) -> None:
+def test_nothing_is_found_where_torch_does_not_break(program, tmp_path):
     assert linted(program.text, tmp_path) == []
 
 
 @pytest.mark.slow
 @for_each("program", BAD)
-def test_torch_breaks_where_lint_says_so(
-    program: Program, tmp_path: Path, compiled: dict[str, list[Any]]
-) -> None:
+def test_torch_breaks_where_lint_says_so(program, tmp_path, compiled):
     seen = compiled[file_name(program)]
     for finding in linted(program.text, tmp_path, file_name(program)):
         if not AS_ON_2_13:
@@ -93,13 +91,11 @@ def test_torch_breaks_where_lint_says_so(
 
 @pytest.mark.slow
 @for_each("program", GOOD)
-def test_torch_does_not_break_in_a_good_program(
-    program: Program, compiled: dict[str, list[Any]]
-) -> None:
+def test_torch_does_not_break_in_a_good_program(program, compiled):
     assert compiled[file_name(program)] == []
 
 
-def test_every_check_has_a_program() -> None:
+def test_every_check_has_a_program():
     """A code that lint can give without a program that was compiled would be a guess."""
     source = Path("graphdoctor/fixes/lint/checks.py").read_text()
     codes = {code for code in ALL_RULES if f'"{code}"' in source}
@@ -107,7 +103,7 @@ def test_every_check_has_a_program() -> None:
 
 
 @for_each("code", [code for code in ALL_RULES if code.startswith(("GD1", "GD2"))])
-def test_what_a_rule_recommends_is_clean(code: str, tmp_path: Path) -> None:
+def test_what_a_rule_recommends_is_clean(code, tmp_path):
     text = first_block(ALL_RULES[code], "Use instead")
     assert linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path) == []
 
@@ -117,7 +113,7 @@ def test_what_a_rule_recommends_is_clean(code: str, tmp_path: Path) -> None:
     ["GD101", "GD102", "GD103", "GD104", "GD105", "GD107", "GD108", "GD109", "GD110", "GD112", "GD114", "GD115",
      "GD116", "GD117", "GD118"],
 )  # fmt: skip
-def test_a_rules_example_is_found(code: str, tmp_path: Path) -> None:
+def test_a_rules_example_is_found(code, tmp_path):
     text = first_block(ALL_RULES[code], "Example")
     assert code in {
         finding.code for finding in linted(f"{text}\ncompiled = torch.compile(forward)\n", tmp_path)

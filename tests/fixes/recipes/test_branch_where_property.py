@@ -96,9 +96,7 @@ def _outcome(code: str, inputs: list[torch.Tensor]) -> Any:
     before=st.lists(STEPS, max_size=2),
     returned=st.lists(NAMES, min_size=1, max_size=3),
 )
-def test_what_is_written_computes_the_same(
-    text: str, before: list[str], returned: list[str]
-) -> None:
+def test_what_is_written_computes_the_same(text, before, returned):
     lines = ["import torch", "def f(x, y, z):", *(f"    {step}" for step in before)]
     code = "\n".join([*lines, text, f"    return {' - '.join(returned)}"]) + "\n"
     try:

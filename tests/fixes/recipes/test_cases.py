@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import RECIPES, recipes_for
@@ -48,7 +47,7 @@ def name_of(recipe: Recipe, path: Path) -> str:
     return f"{recipe.name}/{path.stem}"
 
 
-def test_the_registry_and_the_cases_have_the_same_recipes() -> None:
+def test_the_registry_and_the_cases_have_the_same_recipes():
     assert sorted(path.name for path in CASES.iterdir()) == sorted(
         recipe.name for recipe in RECIPES
     )
@@ -59,7 +58,7 @@ def test_the_registry_and_the_cases_have_the_same_recipes() -> None:
 
 
 @pytest.mark.slow
-def test_a_recipe_writes_what_a_person_would(snapshot: SnapshotAssertion) -> None:
+def test_a_recipe_writes_what_a_person_would(snapshot):
     edits = []
     for recipe, path in PAIRS:
         edit = recipe.edit(place_of(path))
@@ -73,7 +72,7 @@ def test_a_recipe_writes_what_a_person_would(snapshot: SnapshotAssertion) -> Non
 
 
 @pytest.mark.slow
-def test_line_only_recipe_writes_the_same_or_declines() -> None:
+def test_line_only_recipe_writes_the_same_or_declines():
     wrong = []
     for recipe, path in PAIRS:
         place = place_of(path)
@@ -117,7 +116,7 @@ def found_in(
 
 
 @pytest.mark.slow
-def test_the_finding_is_there_before_and_gone_after(pairs: Pairs, tmp_path: Path) -> None:
+def test_the_finding_is_there_before_and_gone_after(pairs, tmp_path):
     compiled = {
         name: pair
         for name, pair in pairs.items()
@@ -145,7 +144,7 @@ def test_the_finding_is_there_before_and_gone_after(pairs: Pairs, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_less_runs_eagerly_where_a_break_stays(pairs: Pairs, tmp_path: Path) -> None:
+def test_less_runs_eagerly_where_a_break_stays(pairs, tmp_path):
     staying = {name: pair for name, pair in pairs.items() if not pair[0].removes}
     # What is compiled of a call is counted in one that compiles nothing.
     findings, shares = found_in(staying, tmp_path, times=4)
@@ -162,7 +161,7 @@ def test_less_runs_eagerly_where_a_break_stays(pairs: Pairs, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_eager_mode_computes_the_same_outputs_gradients_and_state(pairs: Pairs) -> None:
+def test_eager_mode_computes_the_same_outputs_gradients_and_state(pairs):
     script = Path(__file__).with_name("same_in_eager.py")
     both = [str(way) for _, *ways in pairs.values() for way in ways]
     process = run_script(script, *both, cwd=script.parent, env=clean_environment())

@@ -67,7 +67,7 @@ def outcome(recipe: Recipe, place: Place) -> str:
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
-def test_small_programs_are_edited_or_left(recipe: Recipe, request: pytest.FixtureRequest) -> None:
+def test_small_programs_are_edited_or_left(recipe, request):
     path = EDITS / f"{recipe.name}.txt"
 
     def tried(case: re.Match[str]) -> str:
@@ -83,14 +83,14 @@ def test_small_programs_are_edited_or_left(recipe: Recipe, request: pytest.Fixtu
     assert updated.splitlines() == expected.splitlines()
 
 
-def test_other_reason_for_skipping_cuda_graphs_is_kept() -> None:
+def test_other_reason_for_skipping_cuda_graphs_is_kept():
     place = place_at("GD504", "def forward(x):\n    return «torch.zeros(3).cuda()» + x\n")
     skip = read_fact(CudaGraphSkip, {"kind": "mutation", "reason": "reason=mutated inputs"})
     with pytest.raises(DeclinedError, match="edits only move"):
         create_on_device.edit(replace(place, finding=place.finding.replace(cuda_graph_skip=skip)))
 
 
-def test_break_in_a_called_function_is_found_by_block() -> None:
+def test_break_in_a_called_function_is_found_by_block():
     loop = "    for i in n:\n        x = x + i\n        show(x)\n"
     place = place_at(
         "GD111", f"def show(x):\n    «»print(x)\n\n\ndef f(x, n):\n{loop}    return x\n"
@@ -119,7 +119,7 @@ class Net:
 """
 
 
-def test_call_that_breaks_moves_before_the_compiled_part() -> None:
+def test_call_that_breaks_moves_before_the_compiled_part():
     place = place_at("GD102", CHECKED.replace("if not condition", "if «not condition»"))
     path = [place.finding.user_stack[0].replace(line=line, column=None) for line in (11, 5)]
     finding = place.finding.replace(user_stack=tuple(path))
@@ -139,7 +139,7 @@ def test_call_that_breaks_moves_before_the_compiled_part() -> None:
     )
 
 
-def test_function_called_from_another_file_is_not_hoisted() -> None:
+def test_function_called_from_another_file_is_not_hoisted():
     place = place_at("GD102", CHECKED.replace("if not condition", "if «not condition»"))
     path = (place.finding.user_stack[0].replace(file="other.py"), *place.finding.user_stack)
     with pytest.raises(DeclinedError, match="in another file"):

@@ -122,7 +122,7 @@ def outcomes(program: str) -> list[object]:
 
 @for_each("seed", range(12))
 @pytest.mark.nightly
-def test_what_moves_does_the_same(seed: int) -> None:
+def test_what_moves_does_the_same(seed):
     moved = 0
     for number in range(40):
         program = Author(seed * 1000 + number).program()

@@ -105,9 +105,7 @@ def any_place(draw: st.DrawFn, source: SourceFile) -> tuple[int, Columns]:
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 @quick
 @given(content=programs(), data=st.data())
-def test_an_edit_loses_nothing_and_declining_does_nothing(
-    recipe: Recipe, content: bytes, data: st.DataObject
-) -> None:
+def test_an_edit_loses_nothing_and_declining_does_nothing(recipe, content, data):
     note(content.decode("latin-1"))
     source, fresh = SourceFile.parse(PATH, content), SourceFile.parse(PATH, content)
     code = data.draw(st.sampled_from(sorted(recipe.codes)))
@@ -237,9 +235,7 @@ RESPELLINGS: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.slow
 @for_each("respell", RESPELLINGS.values())
 @for_each("recipe, path", CASES)
-def test_a_case_in_another_spelling_is_mended_too(
-    recipe: Recipe, path: Path, respell: Callable[[bytes], bytes]
-) -> None:
+def test_a_case_in_another_spelling_is_mended_too(recipe, path, respell):
     place = place_of(path)
     respelled, content = place.finding, respell(place.source.content)
     if respell is with_tabs and respelled.location.column is not None:
@@ -262,7 +258,7 @@ def test_a_case_in_another_spelling_is_mended_too(
 @pytest.mark.slow
 @settings(quick, max_examples=60)
 @given(programs())
-def test_any_program_is_read_and_written_back_as_it_is(content: bytes) -> None:
+def test_any_program_is_read_and_written_back_as_it_is(content):
     parsed(content)
     source = SourceFile.parse(PATH, content)
     assert source.edited(source.tree) == content
@@ -272,7 +268,7 @@ def test_any_program_is_read_and_written_back_as_it_is(content: bytes) -> None:
 @pytest.mark.slow
 @settings(quick, max_examples=40)
 @given(programs())
-def test_an_added_import_is_all_that_an_added_import_changes(content: bytes) -> None:
+def test_an_added_import_is_all_that_an_added_import_changes(content):
     after = SourceFile.parse(PATH, content).replaced(imports=("zlib",))
     assert [ast.dump(line) for line in parsed(after).body if "zlib" not in ast.dump(line)] == [
         ast.dump(line) for line in parsed(content).body
@@ -293,7 +289,7 @@ def test_an_added_import_is_all_that_an_added_import_changes(content: bytes) -> 
 @pytest.mark.slow
 @settings(quick, max_examples=40)
 @given(programs())
-def test_every_expression_is_found_at_its_place(content: bytes) -> None:
+def test_every_expression_is_found_at_its_place(content):
     source = SourceFile.parse(PATH, content)
     for node in [node for node in source._positions if isinstance(node, cst.BaseExpression)][:60]:
         place = source.position(node)

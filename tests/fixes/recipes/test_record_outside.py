@@ -172,7 +172,7 @@ def program(lines: list[str], result: str) -> str:
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(LINES), min_size=1, max_size=7), st.sampled_from(RESULTS))
-def test_every_line_runs_with_the_values_that_it_had(lines: list[str], result: str) -> None:
+def test_every_line_runs_with_the_values_that_it_had(lines, result):
     text = program(lines, result)
     source = SourceFile.parse(Path("model.py"), text.encode())
     expected = None
@@ -185,7 +185,7 @@ def test_every_line_runs_with_the_values_that_it_had(lines: list[str], result: s
             assert outcome(edited) == expected, edited
 
 
-def test_a_function_that_another_one_calls_is_left() -> None:
+def test_a_function_that_another_one_calls_is_left():
     source = SourceFile.parse(
         Path("model.py"), HEAD.encode() + b"        print(x)\n        return x.sin()\n"
     )

@@ -75,7 +75,7 @@ def _run(program: Callable[..., Any], x: torch.Tensor) -> tuple[Any, torch.Tenso
 
 @pytest.mark.slow
 @for_each("name", _NAMES)
-def test_results_and_gradients_stay_whichever_way_is_taken(name: str) -> None:
+def test_results_and_gradients_stay_whichever_way_is_taken(name):
     recipe = next(recipe for recipe in RECIPES if recipe.name == name)
     for path in cases(name):
         _check(recipe, path)
@@ -110,7 +110,7 @@ def _checked() -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
         yield _program(path.read_bytes()), _program(mended(check_instead_of_raise, path))
 
 
-def test_good_input_gives_the_same_and_bad_input_still_raises() -> None:
+def test_good_input_gives_the_same_and_bad_input_still_raises():
     for bad, fixed in _checked():
         for x in (torch.ones(4, 8), -torch.ones(4, 8), torch.randn(4, 8)):
             torch.testing.assert_close(_run(fixed, x), _run(bad, x))
@@ -123,7 +123,7 @@ def test_good_input_gives_the_same_and_bad_input_still_raises() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_the_check_is_in_the_one_graph_and_raises_there(backend: str) -> None:
+def test_the_check_is_in_the_one_graph_and_raises_there(backend):
     for _, fixed in _checked():
         torch.compiler.reset()
         compiled = torch.compile(fixed, backend=backend, fullgraph=True)
@@ -135,7 +135,7 @@ def test_the_check_is_in_the_one_graph_and_raises_there(backend: str) -> None:
 
 
 @pytest.mark.slow
-def test_interpolation_is_numpys(tmp_path: Path) -> None:
+def test_interpolation_is_numpys(tmp_path):
     path = tmp_path / "model.py"
     call = (
         "import numpy as np\nimport torch\n\n\ndef forward(v, t):\n    return np.interp(v, t, t)\n"
@@ -172,9 +172,7 @@ with torch.{mode}():
 
 @pytest.mark.slow
 @for_each("mode, given", [("no_grad", "made"), ("inference_mode", "torch.ones(4)")])
-def test_mode_recompile_is_there_before_and_gone_after(
-    mode: str, given: str, tmp_path: Path, run_cli: Any
-) -> None:
+def test_mode_recompile_is_there_before_and_gone_after(mode, given, tmp_path, run_cli):
     text = MODES.format(mode=mode, given=given)
     flip = (GuardChange(kind="inference_mode", expression="x"),)
     after = no_grad_for_inference_mode.edit(place_in(text, "GD212", 1, changes=flip)).content

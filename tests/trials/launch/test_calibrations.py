@@ -30,7 +30,7 @@ def measured(copy_gb_per_s: float = 10.0, **values: object) -> Calibration:
     )
 
 
-def test_new_measurement_replaces_the_kept_one() -> None:
+def test_new_measurement_replaces_the_kept_one():
     keep_calibration(measured())
     keep_calibration(measured(threads=1))
     keep_calibration(measured(12.0))
@@ -39,14 +39,14 @@ def test_new_measurement_replaces_the_kept_one() -> None:
     ] == [(1, 10.0), (2, 12.0)]
 
 
-def test_only_the_latest_are_kept() -> None:
+def test_only_the_latest_are_kept():
     for number in range(25):
         keep_calibration(measured(threads=number))
     assert [calibration.threads for calibration in kept_calibrations()] == [*range(5, 25)]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"device_name": "x"}]', "\xff"])
-def test_unreadable_file_counts_as_none(folder: Path, text: str) -> None:
+def test_unreadable_file_counts_as_none(folder, text):
     folder.mkdir()
     (folder / "calibrations.json").write_text(text, encoding="latin-1")
     assert kept_calibrations() == ()
@@ -54,7 +54,7 @@ def test_unreadable_file_counts_as_none(folder: Path, text: str) -> None:
     assert len(kept_calibrations()) == 1
 
 
-def test_nothing_is_kept_where_nothing_can_be_written(folder: Path) -> None:
+def test_nothing_is_kept_where_nothing_can_be_written(folder):
     folder.write_text("a file")
     keep_calibration(measured())
     assert kept_calibrations() == ()

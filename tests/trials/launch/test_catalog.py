@@ -22,7 +22,7 @@ from tests.conftest import probe_python
 from tests.sections import sections
 
 
-def test_an_unknown_library_is_refused_with_the_nearest() -> None:
+def test_an_unknown_library_is_refused_with_the_nearest():
     with pytest.raises(GraphDoctorError, match="no catalog of 'transformer'") as raised:
         architectures("transformer", Setup(python=sys.executable, timeout_s=None))
     assert raised.value.hint == "Did you mean transformers?"
@@ -32,7 +32,7 @@ def test_an_unknown_library_is_refused_with_the_nearest() -> None:
     assert "transformers" in raised.value.hint
 
 
-def test_an_interpreter_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_an_interpreter_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(GraphDoctorError, match="can't be started"):
         architectures("transformers", Setup(python=str(tmp_path / "python"), timeout_s=None))
 
@@ -47,7 +47,7 @@ def written(folder: Path, *, version: str = "5.0", by: str = graphdoctor.__versi
     return path
 
 
-def test_a_program_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_program_that_is_there_is_taken_as_it_is(tmp_path):
     path = written(tmp_path)
     # No process is started: there is no such interpreter.
     program = write_program(
@@ -63,9 +63,7 @@ def test_a_program_that_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "by"), [("4.9", graphdoctor.__version__), ("5.0", "0.0.1")])
-def test_a_program_of_another_version_is_written_anew(
-    tmp_path: Path, version: str, by: str
-) -> None:
+def test_a_program_of_another_version_is_written_anew(tmp_path, version, by):
     written(tmp_path, version=version, by=by)
     with pytest.raises(GraphDoctorError, match="can't be started"):
         write_program(
@@ -73,7 +71,7 @@ def test_a_program_of_another_version_is_written_anew(
         )
 
 
-def test_a_file_is_named_as_a_module_can_be() -> None:
+def test_a_file_is_named_as_a_module_can_be():
     assert file_name("audio-spectrogram-transformer") == "audio_spectrogram_transformer.py"
     assert file_name("../x") == "___x.py"
 
@@ -96,9 +94,7 @@ def warm() -> Iterator[WarmProbes]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fake")
-def test_what_goes_wrong_with_an_architecture_is_a_refusal(
-    tmp_path: Path, warm: WarmProbes
-) -> None:
+def test_what_goes_wrong_with_an_architecture_is_a_refusal(tmp_path, warm):
     catalog = architectures("transformers", Setup(python=probe_python(), timeout_s=120))
     assert catalog.version == "9.9"
     assert {item.name: item.family for item in catalog.architectures}["fine"] == "vision"
@@ -141,9 +137,7 @@ def test_what_goes_wrong_with_an_architecture_is_a_refusal(
 
 
 @pytest.mark.slow
-def test_a_library_that_is_not_installed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_is_not_installed_is_refused(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['transformers'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(
@@ -158,7 +152,7 @@ def test_a_library_that_is_not_installed_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
-def test_programs_of_transformers_run_on_their_own(tmp_path: Path, warm: WarmProbes) -> None:
+def test_programs_of_transformers_run_on_their_own(tmp_path, warm):
     pytest.importorskip("transformers", minversion="5")
     names = ("llama", "vit", "wav2vec2")
     for name in names:

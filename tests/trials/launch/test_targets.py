@@ -12,7 +12,6 @@ from types import ModuleType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trials.launch.request import DTYPES, parse_assignments, parse_inputs, parse_target
@@ -229,9 +228,7 @@ def said_of(text: str, ending: str, folder: Path, monkeypatch: pytest.MonkeyPatc
         yield f"{error}\n{error.hint}".replace(str(folder), "")
 
 
-def test_targets_and_inputs_are_found_or_said_to_be_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
-) -> None:
+def test_targets_and_inputs_are_found_or_said_to_be_none(tmp_path, monkeypatch, snapshot):
     lines = []
     for heading, text in sections(Path(__file__).with_suffix(".txt")).items():
         ending = heading[heading.index(":") :] if ":" in heading else ""

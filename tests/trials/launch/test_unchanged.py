@@ -132,7 +132,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], tuple[str, str] | None]] = {
 }
 
 
-def test_each_change_is_found(make: Callable[[], Path]) -> None:
+def test_each_change_is_found(make):
     for case, (change, expected) in CHANGES.items():
         project = make()
         site = (project.parent / "site").resolve()
@@ -153,7 +153,7 @@ def change_after(project: Path, change: Callable[[], object], **more: Any) -> Ch
     return first_change(before, interpreter=sys.executable)
 
 
-def test_a_link_that_leads_elsewhere_changed(project: Path) -> None:
+def test_a_link_that_leads_elsewhere_changed(project):
     link, path = project / "weights.pt", project / "data.csv"
     link.symlink_to(path)
     (project / "other.csv").write_text("data.cs2")
@@ -166,9 +166,7 @@ def test_a_link_that_leads_elsewhere_changed(project: Path) -> None:
     assert change_after(project, lead, files=[str(link)]) == Change("file", str(link))
 
 
-def test_a_variable_changed_whether_new_gone_or_other(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_changed_whether_new_gone_or_other(project, monkeypatch):
     monkeypatch.setenv("TORCH_LOGS", "dynamo")
     before = known(project)
     monkeypatch.setenv("TORCH_LOGS", "inductor")
@@ -183,21 +181,19 @@ def test_a_variable_changed_whether_new_gone_or_other(
     )
 
 
-def test_what_the_shell_changes_by_itself_is_no_change(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_shell_changes_by_itself_is_no_change(project, monkeypatch):
     before = known(project)
     for name in ("_", "OLDPWD", "SHLVL", "COLUMNS"):
         monkeypatch.setenv(name, "123")
     assert first_change(before, interpreter=sys.executable) is None
 
 
-def test_values_of_variables_are_not_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_variables_are_not_kept(project, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "secret-of-mine")
     assert "secret-of-mine" not in json.dumps(vars(known(project)))
 
 
-def test_a_new_version_of_graphdoctor_changed(project: Path) -> None:
+def test_a_new_version_of_graphdoctor_changed(project):
     import graphdoctor
 
     before = known(project)
@@ -208,14 +204,14 @@ def test_a_new_version_of_graphdoctor_changed(project: Path) -> None:
     assert first_change(changed, interpreter=sys.executable) == Change("file", verdicts_file)
 
 
-def test_a_file_that_changed_while_it_ran_proves_nothing(project: Path) -> None:
+def test_a_file_that_changed_while_it_ran_proves_nothing(project):
     recording = ran(project)
     (project / "package" / "helper.py").write_text("edited during the trials")
     surroundings = surroundings_of(recording, (), interpreter=sys.executable)
     assert surroundings == Change("file", str(project / "package" / "helper.py"))
 
 
-def test_what_only_a_replay_read_counts_too(project: Path) -> None:
+def test_what_only_a_replay_read_counts_too(project):
     path = project / "lazy.csv"
     path.write_text("1")
     time.sleep(0.02)
@@ -231,7 +227,7 @@ def test_what_only_a_replay_read_counts_too(project: Path) -> None:
     assert str(path) in surroundings.files
 
 
-def test_what_was_not_seen_proves_nothing(project: Path) -> None:
+def test_what_was_not_seen_proves_nothing(project):
     for unseen in ("network", "processes", "reads"):
         recording = ran(project, unseen, unseen=[unseen])
         assert surroundings_of(recording, (), interpreter=sys.executable) == Change(unseen)  # type: ignore[arg-type]

@@ -84,9 +84,7 @@ def counts(found: Recording) -> list[object]:
 
 
 @pytest.mark.slow
-def test_a_forked_probe_records_what_a_started_one_does(
-    program: Path, tmp_path: Path, warm: WarmProbes
-) -> None:
+def test_a_forked_probe_records_what_a_started_one_does(program, tmp_path, warm):
     started, printed = run(program, "plain", tmp_path / "started", None, python=sys.executable)
     forked, printed_too = run(program, "plain", tmp_path / "forked", warm)
     again, _ = run(program, "plain", tmp_path / "again", warm)
@@ -97,9 +95,7 @@ def test_a_forked_probe_records_what_a_started_one_does(
 
 
 @pytest.mark.slow
-def test_a_probe_with_inductor_records_what_a_started_one_does(
-    program: Path, tmp_path: Path, warm: WarmProbes
-) -> None:
+def test_a_probe_with_inductor_records_what_a_started_one_does(program, tmp_path, warm):
     started, _ = run(
         program, "plain", tmp_path / "started", None, python=sys.executable, backend="inductor"
     )
@@ -116,7 +112,7 @@ def test_a_probe_with_inductor_records_what_a_started_one_does(
 
 
 @pytest.mark.slow
-def test_what_is_still_importing_ends_with_the_rest(program: Path, tmp_path: Path) -> None:
+def test_what_is_still_importing_ends_with_the_rest(program, tmp_path):
     probes = WarmProbes(probe_command(probe_python()))
     run(program, "plain", tmp_path / "eager", probes)
     probes.prepare(tmp_path / "eager" / "reads.json", "inductor")
@@ -130,8 +126,8 @@ def test_what_is_still_importing_ends_with_the_rest(program: Path, tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("has_thread", [False, True])
 def test_program_imports_are_shared_unless_threads_start(
-    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_thread: bool
-) -> None:
+    program, tmp_path, monkeypatch, has_thread
+):
     folder = tmp_path / "packages"
     folder.mkdir()
     text = "import os, threading, time\nPROCESS = os.getpid()\n"
@@ -166,7 +162,7 @@ def test_program_imports_are_shared_unless_threads_start(
 
 
 @pytest.mark.slow
-def test_program_imports_may_depend_on_its_environment(tmp_path: Path) -> None:
+def test_program_imports_may_depend_on_its_environment(tmp_path):
     found = []
     for number, line in enumerate(
         ("pass", "import os; os.environ['TRANSFORMERS_VERBOSITY'] = 'error'")
@@ -190,9 +186,7 @@ def test_program_imports_may_depend_on_its_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_forked_probe_ends_as_a_started_one_does(
-    program: Path, tmp_path: Path, warm: WarmProbes
-) -> None:
+def test_a_forked_probe_ends_as_a_started_one_does(program, tmp_path, warm):
     for name in ("raises", "exits", "aborts", "leaves_a_thread"):
         ends = [
             run(program, name, tmp_path / f"{name}-{probes is None}", probes)
@@ -208,7 +202,7 @@ def test_a_forked_probe_ends_as_a_started_one_does(
 
 
 @pytest.mark.slow
-def test_what_still_runs_ends_with_what_forked_it(program: Path, tmp_path: Path) -> None:
+def test_what_still_runs_ends_with_what_forked_it(program, tmp_path):
     probes = WarmProbes(probe_command(probe_python()))
     with ThreadPoolExecutor(max_workers=1) as pool:
         end = pool.submit(run, program, "hangs", tmp_path / "hanging", probes, 60)
@@ -238,7 +232,7 @@ def started_by(command: list[str], folder: Path, **more: float) -> list[object]:
 
 
 @pytest.mark.slow
-def test_nothing_is_forked_beside_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_forked_beside_a_thread(tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "usercustomize.py").write_text(
         "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
@@ -248,7 +242,7 @@ def test_nothing_is_forked_beside_a_thread(tmp_path: Path, monkeypatch: pytest.M
     assert started_by([sys.executable, "-c", code, probe_command("")[-1]], tmp_path) == [None, None]
 
 
-def test_where_none_can_be_forked_it_is_started(tmp_path: Path) -> None:
+def test_where_none_can_be_forked_it_is_started(tmp_path):
     WarmProbes([sys.executable, "-c", "raise SystemExit(1)"]).close()
     for command in ([sys.executable, "-c", "raise SystemExit(1)"], ["/no/such/interpreter"]):
         assert started_by(command, tmp_path) == [None, None]
