@@ -8,8 +8,7 @@ replaced by one tensor, and tensors that share memory still do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ..record.errors import RequestError, first_line
 from ..target.snapshot import dressed_as
 from ..target.targets import Call
-from .leaves import Leaf, Step, leaves_of, replaced_in
+from .leaves import Leaf, Step, leaves_of, replaced
 
 _CASTS = {
     torch.float32: "float",
@@ -30,8 +29,6 @@ _CASTS = {
 }
 
 _PLAIN = (Tensor, Parameter)
-
-_Make = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
 def resized(tensor: Tensor, dim: int, size: int) -> Tensor:
@@ -43,12 +40,16 @@ def resized(tensor: Tensor, dim: int, size: int) -> Tensor:
         shape = [size if at == dim else extent for at, extent in enumerate(source.shape)]
         values = source.new_zeros(shape)
     else:
-        index = torch.arange(size, device=source.device) % source.shape[dim]
-        values = source.index_select(dim, index)
+        values = _repeated(source, dim, size)
     strides = source.stride()
     order = sorted(range(values.ndim), key=lambda place: (-strides[place], place))
     result = torch.empty_permuted(values.shape, order, dtype=values.dtype, device=values.device)
     return dressed_as(result.copy_(values), tensor)
+
+
+def _repeated(tensor: Tensor, dim: int, size: int) -> Tensor:
+    index = torch.arange(size, device=tensor.device) % tensor.shape[dim]
+    return tensor.detach().index_select(dim, index)
 
 
 def has_strides(tensor: Tensor) -> bool:
@@ -68,31 +69,63 @@ def cast_module(module: Module, dtype: torch.dtype) -> None:
     getattr(module, _CASTS[dtype])()
 
 
-def _tensor_leaves(call: Call, function: Any) -> Iterator[Leaf]:
-    leaves = leaves_of(call, function, of_callables=True)
-    return (leaf for leaf in leaves if isinstance(leaf.value, Tensor))
+class _Replacing:
+    """Replaces some tensors of calls."""
 
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._made = WeakTensorKeyDictionary()
+        # A container that we changed has these in the next round.
+        self._ours = WeakTensorKeyDictionary()
 
-class InDtype:
-    """Has calls made with floating-point tensors of one dtype."""
+    def chosen(self, leaves: list[Leaf]) -> Iterable[Leaf]:
+        """Return those of a call's leaves that are tensors to replace."""
+        raise NotImplementedError
 
-    def __init__(self, dtype: torch.dtype, function: Any) -> None:
-        self._dtype, self._function = dtype, function
-        self._replaced = _Replaced()
+    def make(self, leaves: list[Leaf]) -> list[Tensor]:
+        """Make what replaces tensors; several of them share memory."""
+        raise NotImplementedError
 
     def __call__(self, call: Call) -> Call:
-        """Convert the tensors of a call, and the modules among its arguments."""
-        for leaf in leaves_of(call, self._function, of_callables=True):
-            if isinstance(leaf.value, Module):
-                cast_module(leaf.value, self._dtype)
-        floats = (
-            leaf
-            for leaf in _tensor_leaves(call, self._function)
-            if leaf.value.is_floating_point() and leaf.value.dtype is not self._dtype
-        )
-        return self._replaced.put(call, floats, self._cast)
+        """Change a call; its containers and objects in place."""
+        leaves = self.chosen(leaves_of(call, self._function, of_callables=True))
+        leaves = [leaf for leaf in leaves if leaf.value not in self._ours]
+        groups: dict[object, dict[int, Leaf]] = {}
+        for leaf in leaves:
+            tensor = leaf.value
+            if tensor not in self._made:
+                address = tensor.untyped_storage().data_ptr() if is_plain(tensor) else 0
+                memory = (address, tensor.device, tensor.dtype) if address else id(tensor)
+                groups.setdefault(memory, {}).setdefault(id(tensor), leaf)
+        for group in groups.values():
+            members = list(group.values())
+            for leaf, new in zip(members, self.make(members), strict=True):
+                self._made[leaf.value], self._ours[new] = new, True
+        for leaf in leaves:
+            call = replaced(call, leaf.path, lambda old: self._made.get(old, old), in_place=True)
+        return call
 
-    def _cast(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+
+class InDtype(_Replacing):
+    """Has calls made with floating-point tensors, and modules among the arguments, of one dtype."""
+
+    def __init__(self, dtype: torch.dtype, function: Any) -> None:
+        super().__init__(function)
+        self._dtype = dtype
+
+    def chosen(self, leaves: list[Leaf]) -> Iterable[Leaf]:
+        """Return the floating-point tensors of another dtype; converts modules."""
+        for leaf in leaves:
+            value = leaf.value
+            if isinstance(value, Module):
+                cast_module(value, self._dtype)
+            is_float = isinstance(value, Tensor) and value.is_floating_point()
+            if is_float and value.dtype is not self._dtype:
+                yield leaf
+
+    def make(self, leaves: list[Leaf]) -> list[Tensor]:
+        """Convert tensors; views stay views of one memory."""
+        tensors = [leaf.value for leaf in leaves]
         if len(tensors) == 1:
             return [_like(tensors[0], tensors[0].detach().to(self._dtype))]
         flat = _flat(tensors[0]).to(self._dtype)
@@ -102,7 +135,7 @@ class InDtype:
         ]
 
 
-class WithBatch:
+class WithBatch(_Replacing):
     """Has calls made with one batch size, whatever their own is.
 
     Which tensors have a batch dim shows in the first call, by their sizes alone
@@ -111,66 +144,49 @@ class WithBatch:
     """
 
     def __init__(self, size: int, function: Any, on_found: Callable[[list[Leaf]], object]) -> None:
-        self._size, self._function, self._on_found = size, function, on_found
-        self._replaced = _Replaced()
+        super().__init__(function)
+        self._size, self._on_found = size, on_found
         self._has_batch: dict[tuple[Step, ...], bool] = {}
 
-    def __call__(self, call: Call) -> Call:
-        """Cut or repeat the rows of a call."""
-        tensors = _tensor_leaves(call, self._function)
+    def chosen(self, leaves: list[Leaf]) -> Iterable[Leaf]:
+        """Return the tensors with a batch dim of another size."""
+        tensors = (leaf for leaf in leaves if isinstance(leaf.value, Tensor))
         leaves = [leaf for leaf in tensors if leaf.value.ndim and leaf.value.numel()]
-        batch = self._batch_of(leaves)
-        batched = [
-            leaf
-            for leaf in leaves
-            if self._has_batch.get(leaf.path, True) and leaf.value.shape[0] == batch != self._size
-        ]
-        return self._replaced.put(call, batched, partial(self._resize, batched))
-
-    def _batch_of(self, leaves: list[Leaf]) -> int:
-        sizes = [leaf.value.shape[0] for leaf in leaves if self._has_batch.get(leaf.path)]
-        shapes = [tuple(leaf.value.shape) for leaf in leaves]
-        batch = max(sizes) if sizes else batch_size_of(shapes)
+        rows = {leaf.path: leaf.value.shape[0] for leaf in leaves}
+        sizes = [size for path, size in rows.items() if self._has_batch.get(path)]
+        batch = max(sizes) if sizes else batch_size_of([leaf.value.shape for leaf in leaves])
         if batch is None:
-            tensors = [f"{leaf.expression} {list(leaf.value.shape)}" for leaf in leaves]
-            raise RequestError("no_batch", batch=self._size, tensors=tensors)
+            texts = [f"{leaf.expression} {list(leaf.value.shape)}" for leaf in leaves]
+            raise RequestError("no_batch", batch=self._size, tensors=texts)
         new = [leaf for leaf in leaves if leaf.path not in self._has_batch]
-        self._has_batch |= {leaf.path: leaf.value.shape[0] == batch for leaf in new}
+        self._has_batch |= {leaf.path: rows[leaf.path] == batch for leaf in new}
         if batched := [leaf for leaf in new if self._has_batch[leaf.path]]:
             self._on_found(batched)
-        return batch
+        is_changed = batch != self._size
+        return [
+            it
+            for it in leaves
+            if is_changed and self._has_batch[it.path] and rows[it.path] == batch
+        ]
 
-    def _resize(self, leaves: list[Leaf], tensors: Sequence[Tensor]) -> list[Tensor]:
+    def make(self, leaves: list[Leaf]) -> list[Tensor]:
+        """Cut or repeat rows."""
+        tensors = [leaf.value for leaf in leaves]
         try:
-            rows = _rows(tensors, self._size) if len(tensors) > 1 else None
-            if rows is None:
-                return [self._alone(tensor) for tensor in tensors]
-            made, first = rows
-            return [
-                _like(
-                    tensor,
-                    made.as_strided(
-                        (self._size, *tensor.shape[1:]),
-                        tensor.stride(),
-                        tensor.storage_offset() - first,
-                    ),
-                )
+            tied = _tied(tensors, self._size) if len(tensors) > 1 else None
+            return tied or [
+                resized(tensor, 0, self._size)
+                if is_plain(tensor)
+                else _like(tensor, _repeated(tensor, 0, self._size))
                 for tensor in tensors
             ]
         except (RuntimeError, TypeError) as error:
-            name = next(leaf.expression for leaf in leaves if leaf.value is tensors[0])
-            raise RequestError(
-                "unusable_batch", batch=self._size, tensor=name, error=first_line(error)
-            ) from None
-
-    def _alone(self, tensor: Tensor) -> Tensor:
-        if is_plain(tensor):
-            return resized(tensor, 0, self._size)
-        index = torch.arange(self._size, device=tensor.device) % tensor.shape[0]
-        return _like(tensor, tensor.detach().index_select(0, index))
+            name, line = leaves[0].expression, first_line(error)
+            values = {"batch": self._size, "tensor": name, "error": line}
+            raise RequestError("unusable_batch", **values) from None
 
 
-def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
+def batch_size_of(shapes: Sequence[Sequence[int]]) -> int | None:
     """Find the size of the batch dim, the first of those tensors that have one; None if it could be
     one or another.
 
@@ -190,27 +206,6 @@ def batch_size_of(shapes: Sequence[tuple[int, ...]]) -> int | None:
     return most[0] if len(most) == 1 else None
 
 
-class _Replaced:
-    def __init__(self) -> None:
-        self._made = WeakTensorKeyDictionary()
-        # A container that we changed has these in the next round.
-        self._ours = WeakTensorKeyDictionary()
-
-    def put(self, call: Call, leaves: Iterable[Leaf], make: _Make) -> Call:
-        leaves = [leaf for leaf in leaves if leaf.value not in self._ours]
-        waiting = {id(leaf.value): leaf.value for leaf in leaves if leaf.value not in self._made}
-        for group in _by_memory(waiting.values()):
-            for old, new in zip(group, make(group), strict=True):
-                self._made[old], self._ours[new] = new, True
-        whole: Any = (tuple(call[0]), dict(call[1]))
-        for leaf in leaves:
-            whole = replaced_in(
-                whole, leaf.path, lambda old: self._made.get(old, old), in_place=True
-            )
-        args, kwargs = whole
-        return args, kwargs
-
-
 def _like(original: Tensor, tensor: Tensor) -> Tensor:
     if type(original) in _PLAIN:
         return dressed_as(tensor, original)
@@ -218,32 +213,28 @@ def _like(original: Tensor, tensor: Tensor) -> Tensor:
     return tensor.requires_grad_(original.requires_grad)
 
 
-def _by_memory(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
-    groups: dict[object, list[Tensor]] = {}
-    for tensor in tensors:
-        address = tensor.untyped_storage().data_ptr() if is_plain(tensor) else 0
-        key = (address, tensor.device, tensor.dtype) if address else id(tensor)
-        groups.setdefault(key, []).append(tensor)
-    return list(groups.values())
-
-
 def _flat(tensor: Tensor) -> Tensor:
     empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return empty.set_(tensor.untyped_storage())
 
 
-def _rows(tensors: Sequence[Tensor], size: int) -> tuple[Tensor, int] | None:
-    """Memory that several tensors share, with another number of rows, and where they begin; None if
+def _tied(tensors: Sequence[Tensor], size: int) -> list[Tensor] | None:
+    """Give several tensors that share memory another number of rows, still in one memory; None if
     it has no rows.
     """
     flat, step = _flat(tensors[0]), tensors[0].stride(0)
-    first = min(int(tensor.storage_offset()) for tensor in tensors)
-    for tensor in tensors:
+    starts = [int(tensor.storage_offset()) for tensor in tensors]
+    first = min(starts)
+    for tensor, start in zip(tensors, starts, strict=True):
         extents = zip(tensor.shape[1:], tensor.stride()[1:], strict=True)
         last = sum((extent - 1) * stride for extent, stride in extents)
-        if tensor.stride(0) != step or tensor.storage_offset() - first + last >= step:
+        if tensor.stride(0) != step or start - first + last >= step:
             return None
     places = (torch.arange(size, device=flat.device) % tensors[0].shape[0])[:, None] * step
     index = first + places + torch.arange(step, device=flat.device)
     # Behind the last row of a slice there may be no more memory.
-    return flat[index.clamp(max=flat.numel() - 1).flatten()], first
+    rows = flat[index.clamp(max=flat.numel() - 1).flatten()]
+    return [
+        _like(tensor, rows.as_strided((size, *tensor.shape[1:]), tensor.stride(), start - first))
+        for tensor, start in zip(tensors, starts, strict=True)
+    ]

@@ -55,10 +55,22 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
     differences: list[Difference] = []
     zeros: list[str] = []
     omitted = [at for at in (mine.omitted_from, reference.omitted_from) if at is not None]
+    is_bitwise_equal = True
     for kind in KINDS:
         values, others = mine.values[kind], reference.values[kind]
+        if kind in COMPUTED:
+            is_bitwise_equal = is_bitwise_equal and all(
+                name in values and name in others and _has_same_bits(values[name], others[name])
+                for name in _names(kind, values, others)
+            )
         if kind == "gradients":
-            zeros = [name for name in values if _is_zero_of_none(values[name], others.get(name))]
+            # A gradient of zeros where the reference has none is the same.
+            unused = [name for name in values if others.get(name) is None]
+            zeros = [
+                name
+                for name in unused
+                if isinstance(values[name], Tensor) and not values[name].count_nonzero()
+            ]
             values = values | {name: others.get(name) for name in zeros}
             others = {**dict.fromkeys(zeros), **others} if zeros else others
         if omitted:
@@ -82,37 +94,43 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
     return Comparison(
         kinds=tuple(kinds),
         differences=tuple(differences),
-        is_bitwise_equal=all(
-            name in mine.values[kind]
-            and name in reference.values[kind]
-            and _has_same_bits(mine.values[kind][name], reference.values[kind][name])
-            for kind in COMPUTED
-            for name in _names(kind, mine.values[kind], reference.values[kind])
-        ),
+        is_bitwise_equal=is_bitwise_equal,
         zero_gradients=tuple(zeros),
         note=f"from call {min(omitted)} on, values are too large to compare" if omitted else None,
     )
 
 
-def differing_names(kind: ResultKind, mine: _Values, other: _Values) -> list[str]:
-    """Name the values of one kind that differ."""
-    return [difference.where for difference in _differences(kind, mine, other, None)]
+def differing_attributes(mine: _Values, other: _Values) -> list[str]:
+    """Name the attributes in which states differ."""
+    differing = _differences("state", mine, other, None)
+    return sorted({_attribute_of(difference.where) for difference in differing})
 
 
-def attribute_of(name: str) -> str:
-    """Return the attribute that a state's value is in."""
+def _attribute_of(name: str) -> str:
     return name.removesuffix(AFTER_CALLS).partition("[")[0]
 
 
-def _is_zero_of_none(value: Any, reference: Any) -> bool:
-    return reference is None and isinstance(value, Tensor) and not value.count_nonzero()
+def _names(kind: str, mine: _Values, other: _Values) -> list[str]:
+    """Names of the values to compare, without new attributes: torch marks modules, and an edit may
+    keep one in them.
+    """
+    new = [name for name in mine if name not in other]
+    if kind == "state":
+        attributes = {_attribute_of(name) for name in other}
+        new = [n for n in new if not n.endswith(AFTER_CALLS) or _attribute_of(n) in attributes]
+    return [*other, *new]
 
 
-def _has_same_bits(value: object, reference: object) -> bool:
+def _are_alike(value: object, reference: object) -> bool:
     if not isinstance(value, Tensor) or not isinstance(reference, Tensor):
-        return _is_close(value, reference)
-    if _form(value) != _form(reference):
         return False
+    forms = ((it.shape, it.dtype, it.layout) for it in (value, reference))
+    return next(forms) == next(forms)
+
+
+def _has_same_bits(value: Any, reference: Any) -> bool:
+    if not _are_alike(value, reference):
+        return not isinstance(value, Tensor) and _is_close(value, reference)
     if value.layout is not torch.strided or value.is_quantized:
         return _is_close(value, reference)
     # As integers: 0.0 and -0.0 aren't the same, and NaN is.
@@ -120,8 +138,20 @@ def _has_same_bits(value: object, reference: object) -> bool:
     return torch.equal(*both)
 
 
-def _form(value: Tensor) -> tuple[object, ...]:
-    return value.shape, value.dtype, value.layout
+def _is_close(value: Any, reference: Any) -> bool:
+    if not isinstance(value, Tensor) or not isinstance(reference, Tensor):
+        if type(value) is not type(reference):
+            return False
+        return bool(value == reference) or (value != value and reference != reference)  # noqa: PLR0124 - NaN
+    # Most of a program's state is the same; ``assert_close`` takes many times as long to say so.
+    has_values = has_strides(value) and has_strides(reference) and value.device == reference.device
+    if has_values and _are_alike(value, reference) and torch.equal(value, reference):
+        return True
+    try:
+        torch.testing.assert_close(value, reference, equal_nan=True)
+    except AssertionError:
+        return False
+    return True
 
 
 def _differences(
@@ -140,113 +170,71 @@ def _differences(
             if rounding is None
             else rounding.allows(kind, name, value)
         )
-        if not is_rounding:
-            detail = _detail(value, reference)
-            yield Difference(kind=kind, where=name, may_be_rounding=may_be_rounding, **detail)
-
-
-def _names(kind: str, mine: _Values, other: _Values) -> list[str]:
-    """Names of the values to compare, without new attributes: torch marks modules, and an edit may
-    keep one in them.
-    """
-    new = [name for name in mine if name not in other]
-    if kind == "state":
-        attributes = {attribute_of(name) for name in other}
-        new = [
-            name
-            for name in new
-            if not name.endswith(AFTER_CALLS) or attribute_of(name) in attributes
-        ]
-    return [*other, *new]
+        if is_rounding:
+            continue
+        detail: dict[str, Any] = {}
+        if not _are_alike(value, reference):
+            texts = (
+                it if isinstance(it, str) and len(it) <= 80 else value_text(it)
+                for it in (value, reference)
+            )
+            detail = dict(zip(("value", "reference"), texts, strict=True))
+        elif value.numel() and not value.is_quantized and value.layout is torch.strided:
+            largest = distance(value, reference)
+            detail = {"largest": largest} if math.isfinite(largest) else {"is_finite": False}
+        yield Difference(kind=kind, where=name, may_be_rounding=may_be_rounding, **detail)
 
 
 def _state_change(differing: Iterable[Difference], mine: _Values, other: _Values) -> TextChange:
-    names = (difference.where for difference in differing)
-    changes = {_number_change(mine.get(name), other.get(name)) for name in names}
+    changes: set[TextChange] = set()
+    for difference in differing:
+        value, reference = mine.get(difference.where), other.get(difference.where)
+        # A container is kept as its type and size.
+        texts = (text if isinstance(text, str) else "" for text in (value, reference))
+        size, expected = map(_SIZE.fullmatch, texts)
+        is_shorter = (
+            size is not None
+            and expected is not None
+            and size[1] == expected[1]
+            and int(size[2]) < int(expected[2])
+        )
+        is_number = type(reference) in (int, float)
+        if is_number and type(value) is type(reference):
+            changes.add("numbers")
+        else:
+            changes.add("fewer" if is_shorter or (is_number and value is None) else "other")
     if changes == {"fewer", "numbers"}:
         return "fewer_and_numbers"
     return changes.pop() if len(changes) == 1 else "other"
 
 
-def _number_change(value: object, reference: object) -> TextChange:
-    if type(reference) in (int, float):
-        is_number = type(value) is type(reference)
-        return "numbers" if is_number else "fewer" if value is None else "other"
-    # A container is kept as its type and size.
-    texts = (text if isinstance(text, str) else "" for text in (value, reference))
-    sizes, others = map(_SIZE.fullmatch, texts)
-    if sizes is None or others is None or sizes[1] != others[1]:
-        return "other"
-    return "fewer" if int(sizes[2]) < int(others[2]) else "other"
-
-
-def _detail(value: object, reference: object) -> dict[str, Any]:
-    """Fields of a difference."""
-    if (
-        not isinstance(value, Tensor)
-        or not isinstance(reference, Tensor)
-        or _form(value) != _form(reference)
-    ):
-        return {"value": _short(value), "reference": _short(reference)}
-    if value.numel() == 0 or value.is_quantized or value.layout is not torch.strided:
-        return {}
-    largest = distance(value, reference)
-    return {"largest": largest} if math.isfinite(largest) else {"is_finite": False}
-
-
-def _short(value: object) -> str:
-    return value if isinstance(value, str) and len(value) <= 80 else value_text(value)
-
-
-def _is_close(value: object, reference: object) -> bool:
-    if not isinstance(value, Tensor) or not isinstance(reference, Tensor):
-        if type(value) is not type(reference):
-            return False
-        return bool(value == reference) or (value != value and reference != reference)  # noqa: PLR0124 - NaN
-    if (
-        has_strides(value)
-        and has_strides(reference)
-        and (*_form(value), value.device) == (*_form(reference), reference.device)
-        and torch.equal(value, reference)
-    ):
-        # as most of a program's state is; ``assert_close`` takes many times as long to say so
-        return True
-    try:
-        torch.testing.assert_close(value, reference, equal_nan=True)
-    except AssertionError:
-        return False
-    return True
-
-
 def _text_differences(kind: ResultKind, mine: _Values, other: _Values) -> Iterator[Difference]:
     lines, expected = (of.get("text", "").splitlines() for of in (mine, other))
-    if lines != expected:
-        detail, change = _text_detail(lines, expected), _text_change(lines, expected)
-        yield Difference(kind=kind, where=_PLACES[kind], change=change, **detail)
+    if lines == expected:
+        return
 
+    def is_part(some: Sequence[str], whole: Sequence[str]) -> bool:
+        rest = iter(whole)
+        return all(line in rest for line in some)
 
-def _text_detail(lines: Sequence[str], expected: Sequence[str]) -> dict[str, Any]:
+    masked, masked_expected = ([_NUMBER.sub("#", line) for line in of] for of in (lines, expected))
+    change: TextChange = "other"
+    if masked == masked_expected:
+        change = "numbers"
+    elif is_part(lines, expected):
+        change = "fewer"
+    elif is_part(masked, masked_expected):
+        change = "fewer_and_numbers"
+    detail: dict[str, Any]
     if (count := len(lines)) < len(expected):
         first = next((line for line in expected if line not in lines), expected[-1])
         missing = MissingLines(count=count, reference_count=len(expected), first=repr(first[:80]))
-        return {"lines": missing}
-    pairs = itertools.zip_longest(lines, expected, fillvalue="")
-    value, reference = next(pair for pair in pairs if pair[0] != pair[1])
-    return {"value": repr(value[:80]), "reference": repr(reference[:80])}
-
-
-def _text_change(lines: Sequence[str], expected: Sequence[str]) -> TextChange:
-    masked, masked_expected = ([_NUMBER.sub("#", line) for line in of] for of in (lines, expected))
-    if masked == masked_expected:
-        return "numbers"
-    if _is_part(lines, expected):
-        return "fewer"
-    return "fewer_and_numbers" if _is_part(masked, masked_expected) else "other"
-
-
-def _is_part(lines: Sequence[str], expected: Sequence[str]) -> bool:
-    rest = iter(expected)
-    return all(line in rest for line in lines)
+        detail = {"lines": missing}
+    else:
+        pairs = itertools.zip_longest(lines, expected, fillvalue="")
+        value, reference = next(pair for pair in pairs if pair[0] != pair[1])
+        detail = {"value": repr(value[:80]), "reference": repr(reference[:80])}
+    yield Difference(kind=kind, where=_PLACES[kind], change=change, **detail)
 
 
 # Rounding.
@@ -305,20 +293,24 @@ class Rounding:
         self._precise, self._eager, self._others = precise or Results(), eager, others
         self._is_variant, self._is_untouched = judged == "variant", judged == "untouched"
         self._is_shaken = is_shaken
-        self._pair, self._scale = cache(self._look), cache(self._look_at_all)
+        self._pair = cache(self._look)
 
     def _look(self, kind: str, name: str) -> _Pair:
         precise, eager = (_number(of.values[kind].get(name)) for of in (self._precise, self._eager))
         if precise is None or eager is None:
             return _Pair(precise, eager)
         apart, size, half = distance(eager, precise), _largest(precise), _half(eager.dtype)
-        least = max(half * size, half**1.5 * self._scale(kind))
+        least = max(half * size, half**1.5 * self._largest_of[kind])
         most = least if self._eager.draws_random else max(least, _NEAR * size)
         return _Pair(precise, eager, apart, size, least, apart <= most)
 
-    def _look_at_all(self, kind: str) -> float:
-        numbers = map(_number, self._precise.values[kind].values())
-        return max((_largest(value) for value in numbers if value is not None), default=0.0)
+    @cached_property
+    def _largest_of(self) -> dict[str, float]:
+        numbers = {kind: map(_number, self._precise.values[kind].values()) for kind in COMPUTED}
+        return {
+            kind: max((_largest(value) for value in values if value is not None), default=0.0)
+            for kind, values in numbers.items()
+        }
 
     def decides(self, kind: str, name: str) -> bool:
         """Return whether only the distance from the float64 run counts.
@@ -376,39 +368,35 @@ class Rounding:
 
     def kinds_apart(self) -> tuple[ResultKind, ...]:
         """List the kinds of results of which the float64 run computed a value in another way."""
-        return tuple(
-            kind
-            for kind in COMPUTED
-            if any(
-                pair.eager is not None and not pair.is_alike
-                for pair in (self._pair(kind, name) for name in self._eager.values[kind])
-            )
-        )
+        pairs = [(kind, self._pair(kind, n)) for kind in COMPUTED for n in self._eager.values[kind]]
+        apart = (kind for kind, it in pairs if it.eager is not None and not it.is_alike)
+        return tuple(dict.fromkeys(apart))
 
     def errors(self, mine: Results) -> tuple[ResultError, ...]:
-        """Compute how far results are from the float64 run, next to eager mode's."""
-        errors = []
+        """Compute how far results are from the float64 run, next to eager mode's: the largest
+        relative error of both, of the values of which the float64 run says something.
+        """
+        largest: dict[ResultKind, tuple[float, float]] = {}
         for kind in COMPUTED:
-            if pairs := list(self._errors(kind, mine.values[kind])):
-                variant, eager = map(max, zip(*pairs, strict=True))
-                errors.append(ResultError(kind=kind, variant=variant, eager=eager))
-        return tuple(errors)
-
-    def _errors(self, kind: str, mine: _Values) -> Iterator[tuple[float, float]]:
-        """Yield the relative errors of both, of each value of which the float64 run says something."""
-        for name in self._precise.values[kind]:
-            pair, value = self._pair(kind, name), _number(mine.get(name))
-            precise, eager = pair.precise, pair.eager
-            if precise is None or eager is None or value is None:
-                continue
-            if not precise.shape == eager.shape == value.shape:
-                continue
-            size, *errors = map(_root_mean_square, _errors(precise, value, eager))
-            # A value that is 0 but for rounding has no relative error, and no number is far from
-            # infinity.
-            most = _half(eager.dtype) if self._eager.draws_random else _NEAR
-            if 0 < size < math.inf and errors[1] <= most * size and math.isfinite(errors[0]):
-                yield errors[0] / size, errors[1] / size
+            for name in self._precise.values[kind]:
+                pair, value = self._pair(kind, name), _number(mine.values[kind].get(name))
+                precise, eager = pair.precise, pair.eager
+                if precise is None or eager is None or value is None:
+                    continue
+                if not precise.shape == eager.shape == value.shape:
+                    continue
+                size, error, eager_error = map(_root_mean_square, _distances(precise, value, eager))
+                # A value that is 0 but for rounding has no relative error, and no number is far
+                # from infinity.
+                most = _half(eager.dtype) if self._eager.draws_random else _NEAR
+                is_near = 0 < size < math.inf and eager_error <= most * size
+                if is_near and math.isfinite(error):
+                    before = largest.get(kind, (0.0, 0.0))
+                    largest[kind] = max(before[0], error / size), max(before[1], eager_error / size)
+        return tuple(
+            ResultError(kind=kind, variant=variant, eager=eager)
+            for kind, (variant, eager) in largest.items()
+        )
 
 
 class Shaken:
@@ -452,7 +440,7 @@ def _half(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).eps ** 0.5)
 
 
-def _errors(precise: Tensor, *values: Tensor) -> list[Tensor]:
+def _distances(precise: Tensor, *values: Tensor) -> list[Tensor]:
     """Return a value where it is finite, and how far others are from it there."""
     exact = _exact(precise)
     errors = [exact, *(_exact(value) - exact for value in values)]
@@ -473,7 +461,7 @@ def _root_mean_square(value: Tensor) -> float:
 def _is_small(value: Tensor, precise: Tensor) -> bool:
     if value.shape != precise.shape:
         return False
-    size, error = map(_root_mean_square, _errors(precise, value))
+    size, error = map(_root_mean_square, _distances(precise, value))
     return error <= _FACTOR * _NEAR * size
 
 

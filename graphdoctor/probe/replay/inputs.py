@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from operator import methodcaller
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,13 @@ from ..target.targets import Call
 from .arguments import has_strides, is_plain, resized
 from .leaves import Leaf, leaves_of, replaced
 
-_Make: TypeAlias = Callable[[Call], AbstractContextManager[Call]]
+
+class _Edit(NamedTuple):
+    """A change of one argument; ``code``: Python that makes it, by the function's own names."""
+
+    leaf: Leaf
+    change: Callable[[Any], Any]
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,34 +41,31 @@ class Variant:
 
     Args:
         text: The new value, or the change as a clause.
-        make: Makes it of an unchanged call; modes around the call hold inside the context.
-        code: Python that makes the change, by the names of the function's parameters.
+        context: Modes around the call.
         is_special: torch tends to compile for this value alone.
         is_search: Worth compiling only if it runs lines that few others do.
         is_empty: The batch has no rows, so that no result shows what a line computes.
     """
 
     text: str
-    make: _Make
-    code: str = ""
+    edits: Sequence[_Edit] = ()
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext
     is_special: bool = False
     is_search: bool = False
     is_empty: bool = False
 
+    @property
+    def code(self) -> str:
+        """Python that makes the change, by the names of the function's parameters."""
+        return "\n".join(edit.code for edit in self.edits)
 
-class _Edit(NamedTuple):
-    leaf: Leaf
-    change: Callable[[Any], Any]
-    code: str = ""
-
-
-def _variant(text: str, *edits: _Edit, **flags: bool) -> Variant:
-    def make(call: Call) -> AbstractContextManager[Call]:
-        for leaf, change, _ in edits:
+    @contextmanager
+    def make(self, call: Call) -> Iterator[Call]:
+        """Make it of an unchanged call."""
+        for leaf, change, _ in self.edits:
             call = replaced(call, leaf.path, change)
-        return nullcontext(call)
-
-    return Variant(text, make, "\n".join(edit.code for edit in edits), **flags)
+        with self.context():
+            yield call
 
 
 # Attacks.
@@ -90,6 +93,10 @@ _CONSTANT_CHANGES = {
         "all True": "{}.data.fill_(True)",
         "inverted": "{}.data.logical_not_()",
     },
+    "integer": {
+        "at the lowest value": "{}.data.fill_({lowest})",
+        "at the highest value": "{}.data.fill_({highest})",
+    },
 }
 """By kind of tensor, what a change is called and does; ``{}`` is the tensor."""
 
@@ -99,21 +106,21 @@ _DRAWS = ("a little different", "random", "in another order")
 def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
     """Yield the attacks on a call, the most valuable first."""
     tensors = [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]
-    filled = [leaf for leaf in tensors if leaf.value.numel()]
     by_kind: dict[str, list[Leaf]] = {}
-    for leaf in filled:
-        by_kind.setdefault(_kind(leaf.value), []).append(leaf)
-    yield _variant("nothing is changed")
+    for leaf in tensors:
+        if leaf.value.numel():
+            by_kind.setdefault(_kind(leaf.value), []).append(leaf)
+    yield Variant("nothing is changed")
     for kind, leaves in by_kind.items():
-        yield from _of_kind(kind, leaves)
+        yield from _constant_attacks(kind, leaves)
     batch = next((leaf.value.shape[0] for leaf in tensors if leaf.value.ndim), 0)
     for size in (1, 2 * batch, 0) if batch else ():
         if size != batch:
             edits = _resizing(tensors, batch, size)
-            yield _variant(f"the batch is {size}", *edits, is_empty=size == 0)
+            yield Variant(f"the batch is {size}", edits, is_empty=size == 0)
     for kind, leaves in by_kind.items():
         for leaf in leaves if 1 < len(leaves) <= _MAX_APART else ():
-            yield from _of_kind(kind, [leaf])
+            yield from _constant_attacks(kind, [leaf])
     # Values are drawn in memory's order, which a tensor that is larger may not have.
     is_in_order = all(leaf.value.is_contiguous() for leaf in tensors)
     larger = _resizing(tensors, batch, _MANY * batch) if is_in_order and batch else []
@@ -126,7 +133,7 @@ def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
         ]
         if larger and seed % 2 == 0:
             text, edits = f"the batch is {_MANY * batch}, and {text}", [*larger, *edits]
-        yield _variant(text, *edits, is_search=True)
+        yield Variant(text, edits, is_search=True)
 
 
 def _kind(tensor: Tensor) -> str:
@@ -141,20 +148,19 @@ def _in_place(leaf: Leaf, code: str) -> _Edit:
         return tensor
 
     code = code.replace("{middle}", ", ".join(str(n // 2) for n in leaf.value.shape) or "()")
+    for place, extreme in (("{lowest}", Tensor.min), ("{highest}", Tensor.max)):
+        if place in code:
+            code = code.replace(place, str(int(extreme(leaf.value))))
     return _Edit(leaf, change, code.replace("{}", leaf.expression))
 
 
-def _of_kind(kind: str, leaves: Sequence[Leaf]) -> Iterator[Variant]:
+def _constant_attacks(kind: str, leaves: Sequence[Leaf]) -> Iterator[Variant]:
     names = f"all {kind} tensors"
     if len(leaves) <= _MAX_APART:
         names = " and ".join(leaf.expression for leaf in leaves)
-    names += " is" if len(leaves) == 1 else " are"
-    for text, code in _CONSTANT_CHANGES.get(kind, {}).items():
-        yield _variant(f"{names} {text}", *(_in_place(leaf, code) for leaf in leaves))
-    extremes = {"lowest": Tensor.min, "highest": Tensor.max} if kind == "integer" else {}
-    for word, extreme in extremes.items():
-        codes = (f"{{}}.data.fill_({int(extreme(leaf.value))})" for leaf in leaves)
-        yield _variant(f"{names} at the {word} value", *map(_in_place, leaves, codes))
+    verb = "is" if len(leaves) == 1 else "are"
+    for text, code in _CONSTANT_CHANGES[kind].items():
+        yield Variant(f"{names} {verb} {text}", [_in_place(leaf, code) for leaf in leaves])
 
 
 def _drawing(tensor: Tensor, seed: int, way: int) -> str:
@@ -208,8 +214,8 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16)
 class Way:
     """One way to change a property, and those that change with it."""
 
-    values: tuple[Variant, ...]
-    tied: tuple[str, ...] = ()
+    values: Sequence[Variant]
+    tied: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -219,9 +225,9 @@ class Property:
     expression: str
     kind: str
     base: str
-    ways: tuple[Way, ...] = ()
-    reason: str | None = None
+    ways: Sequence[Way] = ()
     tier: tuple[int, ...] = (9,)
+    reason: str | None = None
     is_joint: bool = False
 
     def planned(self) -> dict[str, object]:
@@ -234,15 +240,11 @@ def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Proper
     """Everything about a call that can be changed, or that a person would expect here."""
     leaves = leaves_of(call, function)
     tensors = [leaf for leaf in leaves if isinstance(leaf.value, Tensor)]
-    sizes: dict[tuple[int, int], list[Leaf]] = {}
-    for leaf in tensors:
-        for place in enumerate(_shape(leaf)):
-            sizes.setdefault(place, []).append(leaf)
-    shared = {place: having for place, having in sizes.items() if len(having) > 1 and place[1] > 1}
     properties: list[Property] = []
     for leaf in leaves:
         if isinstance(leaf.value, Tensor):
-            properties += _tensor_properties(leaf, tensors, shared)
+            properties += _size_properties(leaf, tensors)
+            properties += _tensor_properties(leaf)
         else:
             properties.append(_plain_property(leaf))
     used = [leaf.value for leaf in tensors]
@@ -253,37 +255,28 @@ def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Proper
     return [*properties, *_modes(function, is_no_grad=is_no_grad, device=device)]
 
 
-def _changeable(name: str, kind: str, base: str, *values: Variant, tier: int = 0) -> Property:
-    return Property(name, kind, base, (Way(values),), tier=(tier,))
-
-
 def _plain_property(leaf: Leaf) -> Property:
     value, kind = leaf.value, type(leaf.value)
-    base = f"{value_text(value)} (default)" if leaf.is_default else value_text(value)
-    members = leaf.choices or (list(type(value)) if isinstance(value, enum.Enum) else ())
-    choices = [choice for choice in members if choice != value][:_MAX_CHOICES]
     name = {str: "text", bool: "flag", int: "number", float: "number"}.get(kind, "value")
-    others = [(choice, False) for choice in choices]
-    if choices:
+    members = leaf.choices or (list(kind) if isinstance(value, enum.Enum) else ())
+    others = [(choice, False) for choice in members if choice != value][:_MAX_CHOICES]
+    if others:
         name = "text" if kind is str else "value"
     elif kind in (int, float, bool):
         others = _other_numbers(value)
     elif kind is str:
         others = [(f"{value}_", False), (f"{value}__", False)]
-    else:
+    base = value_text(value) + " (default)" * leaf.is_default
+    if value is None and not others:
+        return Property(leaf.expression, "none", base, reason="it is None")
+    if not others:
         reason = f"no other {kind.__qualname__} value is known"
-        if value is None:
-            name, reason = "none", "it is None"
         return Property(leaf.expression, name, base, reason=reason)
-    values = (
-        _variant(value_text(other), _Edit(leaf, partial(_constant, other)), is_special=special)
-        for other, special in others
-    )
-    return _changeable(leaf.expression, name, base, *values, tier=1)
-
-
-def _constant(value: Any, _: Any) -> Any:
-    return value
+    values = []
+    for other, is_special in others:
+        edit = _Edit(leaf, lambda _, other=other: other)
+        values.append(Variant(value_text(other), [edit], is_special=is_special))
+    return Property(leaf.expression, name, base, [Way(values)], (1,))
 
 
 def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
@@ -300,132 +293,110 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
     else:
         # Halves first: most floats are shares and rates, which have an upper bound.
         ordinary, special = [value * 0.5, value * 0.75], [0.0, 1.0, -value]
-    numbers: dict[Any, bool] = {}
-    for number, is_special in [*((n, False) for n in ordinary), *((n, True) for n in special)]:
-        if number != value:
-            numbers.setdefault(number, is_special)
-    return list(numbers.items())
+    numbers = dict.fromkeys([*ordinary, *special])
+    return [(number, number not in ordinary) for number in numbers if number != value]
 
 
-def _shape(leaf: Leaf) -> Sequence[int]:
+def _sizes_of(leaf: Leaf) -> Sequence[int]:
     return leaf.value.shape if has_strides(leaf.value) else ()
 
 
-def _tensor_properties(
-    leaf: Leaf, tensors: Sequence[Leaf], shared: dict[tuple[int, int], list[Leaf]]
-) -> Iterator[Property]:
+def _size_properties(leaf: Leaf, tensors: Sequence[Leaf]) -> Iterator[Property]:
+    """Sizes of a tensor: each with the same dim of others that have it, then alone, or if it can't
+    be, with all that are equal.
+    """
+    for dim, size in enumerate(_sizes_of(leaf)):
+        name, base = f"{leaf.expression}.shape[{dim}]", str(size)
+        places = [(it, at) for it in tensors for at, n in enumerate(_sizes_of(it)) if n == size]
+        together = [place for place in places if place[1] == dim]
+        is_shared = len(together) > 1 and size > 1
+        if is_shared and together[0][0] is leaf:
+            way = _size_way(size, together)
+            yield Property(name, "size", base, [way], (2, dim, 0), is_joint=True)
+        ways = [_size_way(size, [(leaf, dim)])]
+        # Where all of them are the same dim of their tensors, they are varied together in any case.
+        if len(places) > 1 and not (is_shared and together == places):
+            rest = [(it, at) for it, at in places if it is not leaf or at != dim]
+            ways.append(_size_way(size, [(leaf, dim), *rest]))
+        yield Property(name, "size", base, ways, (2, dim, 1))
+
+
+def _size_way(size: int, places: Sequence[tuple[Leaf, int]]) -> Way:
+    # The doubled size first: code that needs an even size, or a multiple of the old one, still
+    # works.
+    others = [n for n in dict.fromkeys((2 * size, size + 1, 2, 3)) if n > 1 and n != size][:3]
+    values = []
+    for n in [*others, *[1] * (size != 1)]:
+        edits = [_Edit(leaf, partial(resized, dim=dim, size=n)) for leaf, dim in places]
+        values.append(Variant(str(n), edits, is_special=n == 1))
+    return Way(values, [f"{leaf.expression}.shape[{dim}]" for leaf, dim in places[1:]])
+
+
+def _tensor_properties(leaf: Leaf) -> Iterator[Property]:
     value: Tensor = leaf.value
-    name = leaf.expression
-    for dim, size in enumerate(_shape(leaf)):
-        together = shared.get((dim, size), ())
-        if together and together[0] is leaf:
-            way = _sizes(size, *((other, dim) for other in together))
-            yield Property(
-                _size_name(leaf, dim), "size", str(size), (way,), tier=(2, dim, 0), is_joint=True
-            )
-        ways = tuple(_size_ways(leaf, dim, tensors, has_joint=bool(together)))
-        yield Property(_size_name(leaf, dim), "size", str(size), ways, tier=(2, dim, 1))
     if not has_strides(value):
         reason = f"its layout is {value.layout}"
-        yield Property(f"{name}.shape", "size", value_text(value), reason=reason)
-
-    def changed(
-        kind: str, base: str, changes: Mapping[str, Callable[[Any], Any]], tier: int
-    ) -> Any:
-        values = (_variant(text, _Edit(leaf, change)) for text, change in changes.items())
-        suffix = "stride()" if kind == "stride" else kind
-        return [_changeable(f"{name}.{suffix}", kind, base, *values, tier=tier)] if changes else []
-
+        yield Property(f"{leaf.expression}.shape", "size", value_text(value), reason=reason)
     family = next((of for of in (_FLOATS, _INTEGERS) if value.dtype in of), ())
     dtypes = [dtype for dtype in family if dtype is not value.dtype]
     dtypes = dtypes if family is _FLOATS else dtypes[:1]
-    casts = {dtype_text(dtype): partial(_cast, dtype=dtype) for dtype in dtypes}
-    yield from changed("dtype", dtype_text(value.dtype), casts, 4)
+    casts = {dtype_text(dtype): methodcaller("to", dtype) for dtype in dtypes}
+    changes: list[tuple[str, str, str, Mapping[str, Callable[[Tensor], Tensor]], int]] = [
+        ("dtype", "dtype", dtype_text(value.dtype), casts, 4)
+    ]
     if has_strides(value):
-        yield from changed("stride", _layout_name(value), other_layouts(value), 5)
+        layout = f"strides {tuple(value.stride())}"
+        if value.is_contiguous():
+            layout = _CONTIGUOUS
+        elif value.ndim == 4 and value.is_contiguous(memory_format=torch.channels_last):
+            layout = _CHANNELS_LAST
+        changes.append(("stride", "stride()", layout, _other_layouts(value), 5))
     if value.is_floating_point() or value.is_complex():
         needs = not value.requires_grad
-        marks = {str(needs): lambda tensor: tensor.detach().requires_grad_(needs)}
-        yield from changed("requires_grad", str(not needs), marks, 4)
+        marks = {str(needs): lambda source: source.requires_grad_(needs)}
+        changes.append(("requires_grad", "requires_grad", str(not needs), marks, 4))
     device = "cpu" if value.device.type != "cpu" else "cuda"
     if device == "cpu" or torch.cuda.is_available():
-        moves = {device: lambda tensor: tensor.detach().to(device)}
-        yield from changed("device", str(value.device), moves, 6)
+        moves = {device: methodcaller("to", device)}
+        changes.append(("device", "device", str(value.device), moves, 6))
+    for kind, suffix, base, ways, tier in changes:
+        values = []
+        for text, change in ways.items():
+            # What has another requires_grad is no parameter any more.
+            is_bare = kind == "requires_grad"
+            edit = _Edit(leaf, partial(_changed, change, is_bare=is_bare))
+            values.append(Variant(text, [edit]))
+        if values:
+            yield Property(f"{leaf.expression}.{suffix}", kind, base, [Way(values)], (tier,))
 
 
-def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return dressed_as(tensor.detach().to(dtype), tensor)
+def _changed(change: Callable[[Tensor], Tensor], tensor: Tensor, *, is_bare: bool) -> Tensor:
+    changed = change(tensor.detach())
+    return changed if is_bare else dressed_as(changed, tensor)
 
 
 _CHANNELS_LAST, _CONTIGUOUS = "channels last", "contiguous"
 
 
-def _layout_name(tensor: Tensor) -> str:
-    if tensor.is_contiguous():
-        return _CONTIGUOUS
-    if tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
-        return _CHANNELS_LAST
-    return f"strides {tuple(tensor.stride())}"
-
-
-def _in_wider(source: Tensor) -> Tensor:
-    wider = source.new_zeros((*source.shape[:-1], 2 * source.shape[-1]))
-    return wider[..., : source.shape[-1]].copy_(source)
-
-
-_LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "transposed": lambda source: source.mT.clone(memory_format=torch.contiguous_format).mT,
-    _CHANNELS_LAST: lambda source: source.clone(memory_format=torch.channels_last),
-    _CONTIGUOUS: lambda source: source.clone(memory_format=torch.contiguous_format),
-    "slice of a wider tensor": _in_wider,
-}
-
-
-def other_layouts(tensor: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
+def _other_layouts(tensor: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
     """Return functions that lay out the same values otherwise, by name; one per set of strides."""
-    layouts: dict[tuple[int, ...], str] = {}
-    for name, lay_out in _LAYOUTS.items() if tensor.ndim and tensor.numel() > 1 else ():
+
+    def in_wider(source: Tensor) -> Tensor:
+        wider = source.new_zeros((*source.shape[:-1], 2 * source.shape[-1]))
+        return wider[..., : source.shape[-1]].copy_(source)
+
+    layouts: dict[str, Callable[[Tensor], Tensor]] = {
+        "transposed": lambda source: source.mT.clone(memory_format=torch.contiguous_format).mT,
+        _CHANNELS_LAST: methodcaller("clone", memory_format=torch.channels_last),
+        _CONTIGUOUS: methodcaller("clone", memory_format=torch.contiguous_format),
+        "slice of a wider tensor": in_wider,
+    }
+    names: dict[tuple[int, ...], str] = {}
+    for name, lay_out in layouts.items() if tensor.ndim and tensor.numel() > 1 else ():
         with suppress(RuntimeError):  # it's for tensors with more dims
-            layouts.setdefault(lay_out(tensor.detach()).stride(), name)
-    layouts.pop(tensor.stride(), None)
-    return {name: partial(_laid_out, layout=name) for name in layouts.values()}
-
-
-def _laid_out(tensor: Tensor, layout: str) -> Tensor:
-    return dressed_as(_LAYOUTS[layout](tensor.detach()), tensor)
-
-
-def _size_ways(leaf: Leaf, dim: int, tensors: Sequence[Leaf], *, has_joint: bool) -> Iterator[Way]:
-    size = leaf.value.shape[dim]
-    yield _sizes(size, (leaf, dim))
-    same_size = [
-        (other, other_dim)
-        for other in tensors
-        for other_dim, other_size in enumerate(_shape(other))
-        if other_size == size and (other is not leaf or other_dim != dim)
-    ]
-    # Where all of them are the same dim of their tensors, they are varied together in any case.
-    if same_size and not (has_joint and all(other_dim == dim for _, other_dim in same_size)):
-        yield _sizes(size, (leaf, dim), *same_size)
-
-
-def _size_name(leaf: Leaf, dim: int) -> str:
-    return f"{leaf.expression}.shape[{dim}]"
-
-
-def _sizes(size: int, *places: tuple[Leaf, int]) -> Way:
-    # The doubled size first: code that needs an even size, or a multiple of the old one, still
-    # works.
-    others = [n for n in dict.fromkeys((2 * size, size + 1, 2, 3)) if n > 1 and n != size][:3]
-    values = (
-        _variant(
-            str(n),
-            *(_Edit(leaf, partial(resized, dim=dim, size=n)) for leaf, dim in places),
-            is_special=n == 1,
-        )
-        for n in chain(others, [1] * (size != 1))
-    )
-    return Way(tuple(values), tuple(_size_name(*place) for place in places[1:]))
+            names.setdefault(lay_out(tensor.detach()).stride(), name)
+    names.pop(tensor.stride(), None)
+    return {name: layouts[name] for name in names.values()}
 
 
 def _attributes(function: Module) -> Iterator[Property]:
@@ -439,33 +410,31 @@ def _attributes(function: Module) -> Iterator[Property]:
                 continue
             count += 1
             kind = "flag" if isinstance(value, bool) else "module_number"
-            place, base, setter = (
-                f"{owner}.{name}",
-                value_text(value),
-                partial(setattr, module, name),
-            )
+            place, base = f"{owner}.{name}", value_text(value)
             if count > _MAX_ATTRIBUTES:
                 reason = f"more than {_MAX_ATTRIBUTES} numbers on modules"
                 yield Property(place, kind, base, reason=reason)
                 continue
-            values = (
-                _around(value_text(other), partial(set_for, setter, value, other), special)
-                for other, special in _other_numbers(value)
-            )
-            yield _changeable(place, kind, base, *values, tier=3)
+            values = []
+            for other, is_special in _other_numbers(value):
+                context = partial(set_for, partial(setattr, module, name), value, other)
+                values.append(Variant(value_text(other), (), context, is_special=is_special))
+            yield Property(place, kind, base, [Way(values)], (3,))
 
 
 def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property]:
     if isinstance(function, Module):
         names = ("eval", "train")
         switch = partial(_in_mode, function, is_training=not function.training)
-        switched = _around(names[not function.training], switch)
-        yield _changeable("train/eval", "training", names[function.training], switched)
-    inference = _around("inference_mode", torch.inference_mode)
-    grad_modes = (inference,) if is_no_grad else (_around("no_grad", torch.no_grad), inference)
-    yield _changeable("grad mode", "grad_mode", "no_grad" if is_no_grad else "enabled", *grad_modes)
-    autocast = _around("bf16", lambda: torch.autocast(device, torch.bfloat16))
-    yield _changeable("autocast", "autocast", "off", autocast)
+        switched = Variant(names[not function.training], (), switch)
+        base = names[function.training]
+        yield Property("train/eval", "training", base, [Way([switched])], (0,))
+    modes = [] if is_no_grad else [Variant("no_grad", (), torch.no_grad)]
+    modes.append(Variant("inference_mode", (), torch.inference_mode))
+    base = "no_grad" if is_no_grad else "enabled"
+    yield Property("grad mode", "grad_mode", base, [Way(modes)], (0,))
+    autocast = Variant("bf16", (), partial(torch.autocast, device, torch.bfloat16))
+    yield Property("autocast", "autocast", "off", [Way([autocast])], (0,))
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     other = torch.float64 if dtype is not torch.float64 else torch.float32
     is_on = torch.are_deterministic_algorithms_enabled()
@@ -476,19 +445,8 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     )  # fmt: skip
     for name, kind, setter, now, others, tier in settings:
         text = dtype_text if now is dtype else str
-        values = (_around(text(n), partial(set_for, setter, now, n)) for n in others)
-        yield _changeable(name, kind, text(now), *values, tier=tier)
-
-
-def _around(
-    text: str, context: Callable[[], AbstractContextManager[Any]], is_special: bool = False
-) -> Variant:
-    @contextmanager
-    def make(call: Call) -> Iterator[Call]:
-        with context():
-            yield call
-
-    return Variant(text, make, is_special=is_special)
+        values = [Variant(text(n), (), partial(set_for, setter, now, n)) for n in others]
+        yield Property(name, kind, text(now), [Way(values)], (tier,))
 
 
 @contextmanager

@@ -9,7 +9,6 @@ tensors alone.
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -23,12 +22,10 @@ from ..target.snapshot import attribute_names
 from ..target.targets import Call, plain_function, signature_of
 from ..torch_private.torch_api import tree_leaves, tree_structure
 
-_MAX_DEPTH = 6
+_MAX_STEPS = 8
 
 Step = tuple[str, Any]
 """``("item", key)`` or ``("attribute", name)``."""
-
-_Path = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Leaf:
     (``Literal``).
     """
 
-    path: _Path
+    path: tuple[Step, ...]
     expression: str
     value: Any
     choices: tuple[Any, ...] = ()
@@ -48,15 +45,32 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
     """List the leaves of a call's arguments in the order of the signature, then the defaults that
     the call omits.
     """
-    signature = signature_of(function)
     choices = _choices(function)
-    passed = list(passed_arguments(call, function))
-    names = [name for _, name, _ in passed]
-    leaves = [
-        dataclasses.replace(leaf, choices=choices.get(leaf.expression, ()))
-        for path, name, value in passed
-        for leaf in _walk(value, path, name, 0, of_callables=of_callables)
-    ]
+    leaves: list[Leaf] = []
+
+    def add(value: Any, path: tuple[Step, ...], expression: str) -> None:
+        is_named = isinstance(value, (list, tuple)) and hasattr(value, "_fields")
+        inside: list[tuple[str, Any, str]] = []
+        is_leaf = len(path) >= _MAX_STEPS
+        if not is_leaf and (is_named or type(value) in (list, tuple)):
+            inside = [("item", at, f"[{at}]") for at in range(len(value))]
+        elif not is_leaf and isinstance(value, dict):
+            inside = [("item", key, f"[{value_text(key)}]") for key in value]
+        elif not is_leaf:
+            names = attribute_names(value, is_callable=of_callables)
+            inside = [("attribute", name, f".{name}") for name in names]
+            is_leaf = not names
+        if is_leaf:
+            leaves.append(Leaf(path, expression, value, choices.get(expression, ())))
+        for kind, key, text in inside:
+            item = value[key] if kind == "item" else getattr(value, key, None)
+            add(item, (*path, (kind, key)), expression + text)
+
+    names = []
+    for path, name, value in passed_arguments(call, function):
+        names.append(name)
+        add(value, path, name)
+    signature = signature_of(function)
     for parameter in () if signature is None else signature.parameters.values():
         name, default = parameter.name, parameter.default
         can_be_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
@@ -67,39 +81,13 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
     return leaves
 
 
-def _walk(
-    value: Any, path: _Path, expression: str, depth: int, *, of_callables: bool
-) -> Iterator[Leaf]:
-    inside: list[tuple[Step, str, Any]] = []
-    is_sequence = type(value) in (list, tuple) or (
-        isinstance(value, (list, tuple)) and hasattr(value, "_fields")
-    )
-    is_leaf = depth >= _MAX_DEPTH
-    if is_leaf:
-        pass
-    elif is_sequence:
-        inside = [(("item", at), f"{expression}[{at}]", item) for at, item in enumerate(value)]
-    elif isinstance(value, dict):
-        inside = [
-            (("item", key), f"{expression}[{value_text(key)}]", item) for key, item in value.items()
-        ]
-    else:
-        names = attribute_names(value, is_callable=of_callables)
-        is_leaf = not names
-        inside = [
-            (("attribute", name), f"{expression}.{name}", getattr(value, name, None))
-            for name in names
-        ]
-    if is_leaf:
-        yield Leaf(path, expression, value)
-    for step, text, item in inside:
-        yield from _walk(item, (*path, step), text, depth + 1, of_callables=of_callables)
-
-
-def replaced(call: Call, path: _Path, change: Callable[[Any], Any]) -> Call:
-    """Change one leaf of a call; an omitted default is added."""
-    args, kwargs = replaced_in([call[0], call[1]], path, change)
-    return tuple(args), dict(kwargs)
+def replaced(
+    call: Call, path: Sequence[Step], change: Callable[[Any], Any], *, in_place: bool = False
+) -> Call:
+    """Change one leaf of a call, as ``replaced_in`` does; an omitted default is added."""
+    whole = [tuple(call[0]), dict(call[1])]
+    args, kwargs = replaced_in(whole, path, change, in_place=in_place)
+    return args, kwargs
 
 
 def replaced_in(
@@ -121,7 +109,7 @@ def replaced_in(
     if changed is item:
         return value
     if not is_attribute and isinstance(value, tuple):
-        items = [changed if index == key else other for index, other in enumerate(value)]
+        items = [*value[:key], changed, *value[key + 1 :]]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     whole: Any = value if in_place else copy.copy(value)
     if is_attribute:
@@ -143,9 +131,9 @@ def passed_arguments(call: Call, function: Any) -> Iterator[tuple[tuple[Step, St
     """
     args, kwargs = call
     names = argument_names(function, len(args))
-    names += [f"args[{index}]" for index in range(len(names), len(args))]
     for index, value in enumerate(args):
-        yield (("item", 0), ("item", index)), names[index], value
+        name = names[index] if index < len(names) else f"args[{index}]"
+        yield (("item", 0), ("item", index)), name, value
     for name, value in kwargs.items():
         yield (("item", 1), ("item", name)), name, value
 
@@ -178,20 +166,19 @@ class AlikeCalls:
     def keeps(self, call: Call) -> bool:
         """Return whether to make a call; called for each, in order."""
         self._total += 1
-        kind = tree_structure(call), list(map(_kind, tree_leaves(call)))
-        self._first = self._first or kind
-        if kind != self._first:
+        kinds: list[object] = [tree_structure(call)]
+        for leaf in tree_leaves(call):
+            if isinstance(leaf, Tensor):
+                kinds.append((str(leaf.dtype), str(leaf.device), tuple(leaf.shape)))
+            else:
+                is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
+                kinds.append((type(leaf).__qualname__, leaf if is_plain else None))
+        self._first = self._first or kinds
+        if kinds != self._first:
             self._other.append(self._total)
-        return kind == self._first
+        return kinds == self._first
 
     def calls(self) -> ExportCalls:
         """Count the calls, and number those that weren't made."""
         made = self._total - len(self._other)
         return ExportCalls(total=self._total, made=made, other=tuple(self._other))
-
-
-def _kind(leaf: Any) -> object:
-    if isinstance(leaf, Tensor):
-        return str(leaf.dtype), str(leaf.device), tuple(leaf.shape)
-    is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
-    return type(leaf).__qualname__, leaf if is_plain else None

@@ -12,9 +12,9 @@ one, ``export`` those of ``torch.export``'s program.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial, reduce
+from functools import reduce
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from ..target.snapshot import RandomState, State, seed_everything, set_for
 from ..target.targets import Call, set_up, signature_of
 from ..torch_private import torch_config
 from .arguments import resized
-from .comparing import Rounding, Shaken, attribute_of, compared, differing_names
+from .comparing import Rounding, Shaken, compared, differing_attributes
 from .leaves import Step, item_at, passed_arguments, replaced_in
 from .results import (
     AFTER_CALLS,
@@ -109,26 +109,22 @@ class Trial:
     def changed(self, call: Call) -> Call:
         """Change a call as the remedy wants it."""
         self._convert(None, call)
-        plan = self.plan
-        changes: list[tuple[str, Callable[[Any], Any]]] = [
-            (source, change) for kind, change in _CHANGES.items() for source in plan.get(kind, ())
-        ]
-        changes += [(source, partial(self._buffered, source)) for source in plan.get("buffers", ())]
-        changes += [
-            (source, partial(_resized, dim=dim, size=size))
-            for source, dim, size in plan.get("sizes", ())
-        ]
-        changes += [(source, partial(_marked, dim=dim)) for source, dim in plan.get("marks", ())]
-        for source, change in changes:
-            call = self._replaced(call, source, change)
+        changes = {**_CHANGES, "buffers": self._buffered, "sizes": _resized, "marks": _marked}
+        for kind, change in changes.items():
+            for row in self.plan.get(kind, ()):
+                # A source, with numbers for some changes.
+                source, *numbers = [row] if isinstance(row, str) else row
+                more = [source] if kind == "buffers" else numbers
+                call = self._replaced(call, source, lambda value: change(value, *more))  # noqa: B023
         return call
 
-    def _buffered(self, source: str, value: Any) -> Any:
+    def _buffered(self, value: Any, source: str) -> Any:
         """A tensor that stays from call to call, with the values of the one that is passed."""
         if not isinstance(value, Tensor) or value.requires_grad:
             return value
         kept = self._buffers.get(source)
-        if kept is None or _kind(kept) != _kind(value):
+        kinds = {(it.shape, it.dtype, it.device) for it in (kept, value) if it is not None}
+        if kept is None or len(kinds) > 1:
             kept = self._buffers[source] = _static(value.clone())
         else:
             kept.copy_(value)
@@ -138,22 +134,25 @@ class Trial:
         """Change what a source stands for, in the arguments or in the module that is called."""
         match = _ARGUMENT.fullmatch(source)
         parameters = {} if self._signature is None else self._signature.parameters
+        steps: list[Step] = [
+            ("attribute", attribute) if attribute else ("item", int(index) if index else key)
+            for key, index, attribute in _STEP.findall("" if match is None else match[2])
+        ]
         whole: Any = [*call]
-        is_module = isinstance(self._function, Module)
-        if match is not None and is_module and match[1] == "self" not in parameters:
-            whole, path = self._function, _steps(match[2])
-        elif match is None or match[1] not in parameters:
-            raise TargetError(f"{source} isn't an argument of the call")
+        if match is None or match[1] not in parameters:
+            if match is None or match[1] != "self" or not isinstance(self._function, Module):
+                raise TargetError(f"{source} isn't an argument of the call")
+            whole = self._function
         else:
-            path = self._path(call, parameters[match[1]], _steps(match[2]))
+            steps = self._path(call, parameters[match[1]], steps)
         try:
-            reduce(item_at, path, whole)
+            reduce(item_at, steps, whole)
         except (AttributeError, KeyError, IndexError, TypeError):
             return call  # a default, or something in a cache that is still empty
-        changed = replaced_in(whole, path, change)
+        changed = replaced_in(whole, steps, change)
         if changed is whole:
             return call
-        if whole is self._function or any(kind == "attribute" for kind, _ in path):
+        if whole is self._function or any(kind == "attribute" for kind, _ in steps):
             raise TargetError(f"{source} can't be replaced in the call")
         args, kwargs = changed
         return args, kwargs
@@ -198,38 +197,45 @@ class Trial:
 
     def end_call(self, output: object, *, has_backward: bool) -> None:
         """Keep what a call returned, its gradients, and the arguments that it mutated."""
-        self._results.add_call(output)
-        self._results.add_arguments(self._copies, self._arguments)
+        results = self._results
+        results.add_call(output)
+        results.add_arguments(self._copies, self._arguments)
+        if has_backward:
+            tensors = {**self._arguments, **parameters_of(self.modules)}
+            # Only leaves get one from backward; asking another tensor for it warns.
+            results.add_gradients({name: it.grad for name, it in tensors.items() if it.is_leaf})
+            return
         try:
-            gradients = self._gradients(output, has_backward=has_backward)
-        except RuntimeError:
-            self._lost_gradients.append(self._results.call_count)
-        else:
-            self._results.add_gradients(gradients)
-
-    def _gradients(self, output: object, *, has_backward: bool) -> dict[str, Tensor | None]:
-        if not has_backward:
             with self._precise():
-                return gradients_of(output, self.modules, self._arguments)
-        tensors = {**self._arguments, **parameters_of(self.modules)}
-        # Only leaves get one from backward; asking another tensor for it warns.
-        return {name: tensor.grad for name, tensor in tensors.items() if tensor.is_leaf}
+                gradients = gradients_of(output, self.modules, self._arguments)
+        except RuntimeError:
+            self._lost_gradients.append(results.call_count)
+        else:
+            results.add_gradients(gradients)
 
     def finish(self, texts: Mapping[str, str]) -> Replay:
         """Write the results, and compare them with those of the references."""
-        self._results.add_state(self.modules)
-        self._results.add_written(texts)
         mine, plan = self._results, self.plan
+        mine.add_state(self.modules)
+        mine.add_written(texts)
         mine.save(Path(plan["outputs"]))
+        loaded = {name: _loaded(path) for name, path in plan["references"].items()}
         references: dict[Reference, Results] = {
-            name: results
-            for name, path in plan["references"].items()
-            if (results := _loaded(path)) is not None
+            name: results for name, results in loaded.items() if results is not None
         }
-        eager = references.get("eager")
-        rounding = None if eager is None else self._rounding(eager)
-        is_exported = plan.get("export") is not None
-        lost = self._take_out_attributes(mine, eager) if is_exported and eager is not None else ()
+        eager, rounding = references.get("eager"), None
+        if eager is not None and plan.get("judged") is not None:
+            runs = map(_loaded, plan.get("others", ()))
+            rounding = Rounding(
+                _loaded(plan.get("float64")),
+                eager,
+                [results for results in runs if results is not None],
+                judged=plan["judged"],
+                is_shaken=self._shaken is not None,
+            )
+        lost: list[str] = []
+        if plan.get("export") is not None and eager is not None:
+            lost = self._take_out_attributes(mine, eager)
         comparisons = {name: compared(mine, of, rounding) for name, of in references.items()}
         earlier = _loaded(plan.get("earlier"))
         if earlier is not None and eager is not None:
@@ -246,7 +252,7 @@ class Trial:
             lost=tuple(lost),
         )
 
-    def _take_out_attributes(self, mine: Results, eager: Results) -> Iterable[str]:
+    def _take_out_attributes(self, mine: Results, eager: Results) -> list[str]:
         """Leave out attributes of modules, which an exported program doesn't have; those that the
         calls change.
         """
@@ -258,37 +264,14 @@ class Trial:
         states = mine.values["state"], eager.values["state"]
         names = {name for state in states for name in state if name.endswith(AFTER_CALLS)} - owned
         taken = [{name: state.pop(name, None) for name in names} for state in states]
-        return sorted({attribute_of(name) for name in differing_names("state", *taken)})
-
-    def _rounding(self, eager: Results) -> Rounding | None:
-        if self.plan.get("judged") is None:
-            return None
-        runs = map(_loaded, self.plan.get("others", ()))
-        return Rounding(
-            _loaded(self.plan.get("float64")),
-            eager,
-            [results for results in runs if results is not None],
-            judged=self.plan["judged"],
-            is_shaken=self._shaken is not None,
-        )
+        return differing_attributes(*taken)
 
 
 def _loaded(path: str | None) -> Results | None:
     return Results.load(Path(path)) if path is not None and Path(path).exists() else None
 
 
-def _steps(text: str) -> list[Step]:
-    return [
-        ("attribute", attribute) if attribute else ("item", int(index) if index else key)
-        for key, index, attribute in _STEP.findall(text)
-    ]
-
-
-def _kind(tensor: Tensor) -> tuple[object, ...]:
-    return tensor.shape, tensor.dtype, tensor.device
-
-
-def _resized(value: Any, *, dim: int, size: int) -> Any:
+def _resized(value: Any, dim: int, size: int) -> Any:
     is_tensor = isinstance(value, Tensor)
     if not is_tensor or not -value.ndim <= dim < value.ndim or not value.shape[dim]:
         name = type(value).__name__
@@ -296,7 +279,7 @@ def _resized(value: Any, *, dim: int, size: int) -> Any:
     return resized(value, dim, size)
 
 
-def _marked(value: Any, *, dim: int) -> Any:
+def _marked(value: Any, dim: int) -> Any:
     # A size of 0 or 1 can't be dynamic, and torch refuses it.
     if isinstance(value, Tensor) and dim < value.ndim and value.shape[dim] > 1:
         torch._dynamo.mark_dynamic(value, dim)
@@ -314,7 +297,7 @@ def _as_tensor(value: Any) -> Any:
     return torch.tensor(value) if is_number else value
 
 
-_CHANGES: dict[str, Callable[[Any], Any]] = {
+_CHANGES: dict[str, Callable[..., Any]] = {
     "tensors": _as_tensor,
     "contiguous": Tensor.contiguous,
     "on_device": lambda value: value.to("cuda") if isinstance(value, Tensor) else value,

@@ -55,8 +55,6 @@ _MAX_WARM_UPS = 4
 _MAX_VARIED = 2
 _MAX_RAISED = 200
 
-_Tried = tuple[Compiled, BaseException | None]
-
 
 class Varying:
     """The variations of one call."""
@@ -87,41 +85,59 @@ class Varying:
 
     def run(self) -> None:
         """Vary everything, as long as there is time."""
+        events, request = self._events, self._request
         with watched_compiles() as self._watch:
             if not self._find_state():
                 return
             self._state.restore()
-            self._events.phase("looking for what can be varied")
-            call, is_no_grad = FreshCopies().call(self._base), self._request["no_grad"]
+            events.phase("looking for what can be varied")
+            call, is_no_grad = FreshCopies().call(self._base), request["no_grad"]
             properties = properties_of(call, self._workload.function, is_no_grad=is_no_grad)
-            self._events.write("vary_plan", properties=[prop.planned() for prop in properties])
+            events.write("vary_plan", properties=[prop.planned() for prop in properties])
+            # What can't be varied is reported first.
+            order = sorted(enumerate(properties), key=lambda it: (it[1].reason is None, it[1].tier))
+            possible = sum(prop.reason is None for prop in properties)
+            limit, seconds = request["vary"]["count"], request["vary"]["limit_s"]
+            ends = time.monotonic() + seconds
             try:
-                self._vary_all(properties)
+                for count, (number, prop) in enumerate(order, start=1 + possible - len(order)):
+                    outcome: dict[str, object] | None = {"reason": prop.reason}
+                    if prop.reason is None and count > limit:
+                        reason = f"left out: only {limit} properties are varied (vary-count)"
+                        outcome = {"reason": reason}
+                    elif prop.reason is None and time.monotonic() > ends:
+                        lack = f"the {seconds:g} s for variations ran out (vary-seconds)"
+                        outcome = {"reason": f"left out: {lack}"}
+                    elif prop.reason is None:
+                        total = min(possible, limit)
+                        place = f"variation {count} of {total}: {prop.expression}"
+                        outcome = self._varied(prop, place)
+                    if outcome is not None:
+                        events.write("variation", number=number, **prop.planned() | outcome)
             finally:
                 self._state.restore()
-            self._state.report_lost(self._events, "between calls")
-            self._events.write("vary_end")
+            self._state.report_lost(events, "between calls")
+            events.write("vary_end")
 
     def _find_state(self) -> bool:
         """Begin each call from the state after the first one, as in a program that has run a
-        while.
+        while; returns whether anything can be varied.
         """
         before = self._state
         self._events.phase("repeating the unchanged call")
         self._state = after = State(self._workload.function)
         torch.compiler.reset()
-        compiled, error = self._try(None)
-        if error is not None:
+        compiled, raised = self._try(None)
+        if raised is not None:
             self._state = before
             torch.compiler.reset()
             compiled, again = self._try(None)
             if again is not None:
-                raised = _raised_text(again)
-                self._gap(f"Nothing was varied: repeated, the unchanged call raises {raised}.")
+                self._gap(f"Nothing was varied: repeated, the unchanged call raises {again}.")
                 return False
             self._gap(
-                f"Repeated, the unchanged call raises {_raised_text(error)}; variations start from "
-                "the state before the first call."
+                f"Repeated, the unchanged call raises {raised}; variations start from the state "
+                "before the first call."
             )
         if not compiled.count:
             self._gap(
@@ -129,98 +145,46 @@ class Varying:
                 "recompile."
             )
             return False
-        if self._state is after:
-            self._check_repetition()
+        counts: list[int] = []
+        while self._state is after and len(counts) < _MAX_WARM_UPS:
+            compiled, raised = self._try(None, is_restored=False)
+            counts.append(compiled.count)
+            if raised is not None:
+                self._gap(f"Repeated from the state that it left, the call raises {raised}.")
+            if raised is not None or not compiled.count:
+                return True
+        if counts:
+            self._gap(
+                f"The unchanged call itself recompiles when it is repeated ({sum(counts)} compiles "
+                f"in {len(counts)} repetitions), because of what it changes in the target; here "
+                "that is restored before each call."
+            )
         return True
 
-    def _check_repetition(self) -> None:
-        counts = []
-        for _ in range(_MAX_WARM_UPS):
-            compiled, error = self._try(None, is_restored=False)
-            counts.append(compiled.count)
-            if error is not None:
-                raised = _raised_text(error)
-                self._gap(f"Repeated from the state that it left, the call raises {raised}.")
-            if error is not None or not compiled.count:
-                return
-        self._gap(
-            f"The unchanged call itself recompiles when it is repeated ({sum(counts)} compiles in "
-            f"{len(counts)} repetitions), because of what it changes in the target; here that is "
-            "restored before each call."
-        )
-
-    def _vary_all(self, properties: Sequence[Property]) -> None:
-        numbered = sorted(enumerate(properties), key=lambda item: item[1].tier)
-        possible = [item for item in numbered if item[1].reason is None]
-        for number, prop in numbered:
-            if prop.reason is not None:
-                self._write(number, prop, reason=prop.reason)
-        limit, seconds = self._request["vary"]["count"], self._request["vary"]["limit_s"]
-        ends = time.monotonic() + seconds
-        for count, (number, prop) in enumerate(possible, start=1):
-            outcome: dict[str, object] | None
-            place = f"variation {count} of {min(len(possible), limit)}: {prop.expression}"
-            if count > limit:
-                reason = f"left out: only {limit} properties are varied (vary-count)"
-                outcome = {"reason": reason}
-            elif time.monotonic() > ends:
-                reason = f"left out: the {seconds:g} s for variations ran out (vary-seconds)"
-                outcome = {"reason": reason}
-            else:
-                try:
-                    outcome = self._vary(prop, place)
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:  # noqa: BLE001 - one must not lose the others
-                    outcome = {"reason": f"trying it raised {_raised_text(error)}"}
-            if outcome is not None:
-                self._write(number, prop, **outcome)
-
-    def _vary(self, prop: Property, place: str) -> dict[str, object] | None:
-        way, errors = self._working_way(prop, place)
-        failed = [
-            _tried_value(value, "fails_eager", error=errors[value.text])
-            for value in way.values
-            if value.text in errors
-        ]
-        working = [value for value in way.values if value.text not in errors]
-        # What was varied together with others counts alone too only where it can be anything alone.
-        if prop.expression in self._settled and any(not tried.is_special for tried in failed):
-            return None
-        if not working:
-            if prop.is_joint:
+    def _varied(self, prop: Property, place: str) -> dict[str, object] | None:
+        """Vary a property; returns fields of ``Variation``, None to leave it out."""
+        try:
+            way, errors = self._working_way(prop, place)
+            failed = [
+                _tried_value(value, "fails_eager", error=errors[value.text])
+                for value in way.values
+                if value.text in errors
+            ]
+            # What was varied together with others counts alone too only where it can be anything
+            # alone.
+            is_settled = prop.expression in self._settled
+            if is_settled and any(not tried.is_special for tried in failed):
                 return None
+            working = [value for value in way.values if value.text not in errors]
+            if working:
+                return self._compiled(prop, way, working, failed, place)
             raised = next(iter(errors.values()), None)
             reason = "there is no other value" if raised is None else f"eager mode raises {raised}"
-            return {"tied": [], "tried": failed, "reason": reason}
-        torch.compiler.reset()
-        if (unsteady := self._warm_up()) is not None:
-            return {"reason": unsteady}
-        tried: list[TriedValue] = []
-        is_over_limit = False
-        for value in working:
-            self._events.phase("variation", f"{place} = {value.text}")
-            compiled, error = self._try(value)
-            is_over_limit |= compiled.is_over_limit
-            outcome: TriedOutcome = "compiled" if compiled.count else "free"
-            tried.append(
-                _tried_value(
-                    value,
-                    "fails_compiled"
-                    if error is not None
-                    else "over_limit"
-                    if is_over_limit
-                    else outcome,
-                    compiles=compiled.count,
-                    compile_s=compiled.seconds,
-                    torch_reason=compiled.reason,
-                    error=None if error is None else _raised_text(error),
-                )
-            )
-        back, _ = self._try(None)
-        if way.tied:
-            self._settled |= {prop.expression, *way.tied}
-        return {"tied": list(way.tied), "tried": tried + failed, "back_compiles": back.count}
+            return None if prop.is_joint else {"tied": [], "tried": failed, "reason": reason}
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - one must not lose the others
+            return {"reason": f"trying it raised {_raised_text(error)}"}
 
     def _working_way(self, prop: Property, place: str) -> tuple[Way, dict[str, str]]:
         """Return the way in which most ordinary values work in eager mode, the first of several,
@@ -231,8 +195,8 @@ class Varying:
             errors: dict[str, str] = {}
             for value in way.values:
                 self._events.phase("variation", f"{place} = {value.text}, in eager mode")
-                if (error := self._error_of(value, is_eager=True)) is not None:
-                    errors[value.text] = _raised_text(error)
+                if (raised := self._raised(value, is_eager=True)) is not None:
+                    errors[value.text] = raised
             ordinary = [value.text for value in way.values if not value.is_special]
             working = len(ordinary) - sum(text in errors for text in ordinary)
             if working > best[0]:
@@ -241,35 +205,63 @@ class Varying:
                 break
         return best[1], best[2]
 
-    def _warm_up(self) -> str | None:
+    def _compiled(
+        self,
+        prop: Property,
+        way: Way,
+        values: Sequence[Variant],
+        failed: list[TriedValue],
+        place: str,
+    ) -> dict[str, object]:
+        torch.compiler.reset()
         for _ in range(_MAX_WARM_UPS):
-            compiled, error = self._try(None)
-            if error is not None:
-                return f"the unchanged call raises {_raised_text(error)}"
+            compiled, raised = self._try(None)
+            if raised is not None:
+                return {"reason": f"the unchanged call raises {raised}"}
             if not compiled.count:
-                return None
-        return "the unchanged call compiles something each time"
+                break
+        else:
+            return {"reason": "the unchanged call compiles something each time"}
+        tried: list[TriedValue] = []
+        is_over_limit = False
+        for value in values:
+            self._events.phase("variation", f"{place} = {value.text}")
+            compiled, raised = self._try(value)
+            is_over_limit |= compiled.is_over_limit
+            outcome: TriedOutcome = "compiled" if compiled.count else "free"
+            if raised is not None or is_over_limit:
+                outcome = "over_limit" if raised is None else "fails_compiled"
+            facts = {"compile_s": compiled.seconds, "torch_reason": compiled.reason}
+            tried.append(
+                _tried_value(value, outcome, compiles=compiled.count, error=raised, **facts)
+            )
+        back, _ = self._try(None)
+        if way.tied:
+            self._settled |= {prop.expression, *way.tied}
+        return {"tied": list(way.tied), "tried": tried + failed, "back_compiles": back.count}
 
-    def _try(self, value: Variant | None, *, is_restored: bool = True) -> _Tried:
+    def _try(
+        self, value: Variant | None, *, is_restored: bool = True
+    ) -> tuple[Compiled, str | None]:
         self._watch.taken()
-        error = self._error_of(value, is_restored=is_restored)
-        return self._watch.taken(), error
+        raised = self._raised(value, is_restored=is_restored)
+        return self._watch.taken(), raised
 
-    def _error_of(
+    def _raised(
         self, value: Variant | None, *, is_eager: bool = False, is_restored: bool = True
-    ) -> BaseException | None:
+    ) -> str | None:
+        """Make a call; returns what it raises, or making its value, as text."""
         if is_restored:
             self._state.restore()
+        error: BaseException | None
         try:
             call = FreshCopies().call(self._base)
             with nullcontext(call) if value is None else value.make(call) as changed:
                 seed_everything(self._request["seed"])
-                return self._workload.error_of(changed, is_eager=is_eager)
-        except Exception as error:  # noqa: BLE001 - the value itself cannot be made
-            return error
-
-    def _write(self, number: int, prop: Property, **outcome: object) -> None:
-        self._events.write("variation", number=number, **prop.planned() | outcome)
+                error = self._workload.error_of(changed, is_eager=is_eager)
+        except Exception as refused:  # noqa: BLE001 - the value itself cannot be made
+            error = refused
+        return None if error is None else _raised_text(error)
 
     def _gap(self, message: str) -> None:
         self._events.gap("variations", message)
@@ -475,9 +467,9 @@ class Attacking:
             except BaseException as error:  # noqa: BLE001 - the user's program may raise anything
                 raised = error
         if raised is not None:
-            text = f"{type(raised).__name__}: {text_of(raised)}"
             place = _raised_at(raised)
             self._raised |= {place} if place is not None else set()
+            text = f"{type(raised).__name__}: {text_of(raised)}"
             results = Results(raised=text, is_refused=place is None)
         else:
             results.add_state(trial.modules)
