@@ -75,15 +75,11 @@ class BlockRecording:
         with contextlib.ExitStack() as opening:
             opening.enter_context(recording_alone())
             self._started = time.monotonic()
-            outside = (
-                frozenset(frames_above(sys._getframe(1)))
-                if self._outside is None
-                else self._outside
-            )
-            uncompiled(
-                opening.enter_context,
-                recorded(self._folder.path, outside=outside, is_reset=self._is_reset),
-            )
+            outside = self._outside
+            if outside is None:
+                outside = frozenset(frames_above(sys._getframe(1)))
+            context = recorded(self._folder.path, outside=outside, is_reset=self._is_reset)
+            uncompiled(opening.enter_context, context)
             self._open = opening.pop_all()
         return self
 

@@ -119,11 +119,8 @@ class Report:
         whole = text.encode()
         if len(whole) <= _MOST_IN_A_CELL:
             return text
-        kept = (
-            whole[: _MOST_IN_A_CELL - len(_REST.encode())]
-            .decode(errors="ignore")
-            .rpartition("\n\n")[0]
-        )
+        start = whole[: _MOST_IN_A_CELL - len(_REST.encode())].decode(errors="ignore")
+        kept, _, _ = start.rpartition("\n\n")
         # A block of code that is cut ends there.
         return kept + ("\n```" if kept.count("\n```") % 2 else "") + _REST
 

@@ -52,16 +52,13 @@ def _answer(request: CatalogRequest, _folder: Path, events: EventFile) -> int:
         except RefusedError as refusal:
             events.write("refused", **vars(refusal))
         else:
-            _write(Path(str(request["program"])), text)
+            path = Path(str(request["program"]))
+            temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+            try:
+                temporary.write_text(text, encoding="utf-8")
+                temporary.replace(path)
+            except OSError as error:
+                raise TargetError(f"{path} can't be written: {error.strerror}.") from error
             events.write("program", parameters=parameters)
     events.write("finished", is_complete=True)
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise TargetError(f"{path} can't be written: {error.strerror}.") from error

@@ -16,19 +16,9 @@ from typing import Any
 import diffusers
 from diffusers import ModelMixin, models
 
-from .library import (
-    InputsText,
-    ModelText,
-    UnknownParameterError,
-    described,
-    evaluated_body,
-    returned,
-    tables,
-    wrong_sizes,
-)
+from .library import InputsText, ModelText, evaluated_body, returned, tables, unknown, wrong_sizes
 
 _FAMILIES = ("unets", "transformers", "autoencoders", "controlnets")
-_OTHER = "others"
 
 _FEW_LAYERS = 1
 _FEW_HEADS = 2
@@ -49,7 +39,7 @@ _UNKNOWN = (37, 41, 43, 47, 53, 59, 61, 67)
 """Widths that nothing states: each of its own, so that an error that names one says whose it is."""
 
 _TOKENS = 8
-_DRAWN = "torch.randn("
+_LIST = re.compile(r"(typing\.)?list\[(torch\.)?Tensor\b")
 _ONE, _ONE_AS_FLOAT = "torch.tensor([1])", "torch.tensor([1.0])"
 _NOT_FLOAT = re.compile(r"got Long and Float|not implemented for 'Long'|expected scalar type Float")
 
@@ -69,7 +59,11 @@ class _Diffusers:
     most_parameters = 200_000_000
 
     def families(self) -> dict[str, str]:
-        return {name: _family(made) for name, made in _classes().items()}
+        homes = {name: made.__module__.split(".") for name, made in _classes().items()}
+        return {
+            name: next((part for part in home if part in _FAMILIES), "others")
+            for name, home in homes.items()
+        }
 
     def models(self, name: str) -> Iterator[ModelText]:
         made = _classes()[name]
@@ -85,18 +79,15 @@ class _Diffusers:
         parameters = inspect.signature(model.forward).parameters
         kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
         latents = _LATENTS[next((kind for kind in _LATENTS if kind in kinds), "Linear")]
+        required = [name for name, it in parameters.items() if it.default is it.empty]
+        taken = [
+            name
+            for name in parameters
+            if name not in _ASKED_FOR or any(map(model.config.get, _ASKED_FOR[name]))
+        ]
         # Some take a mask only of another shape than the likeliest.
-        for optional in (
-            (),
-            (*parameters,),
-            (*(name for name in parameters if "mask" not in name),),
-        ):
-            names = [
-                name
-                for name, parameter in parameters.items()
-                if parameter.default is parameter.empty
-                or (name in optional and _is_taken(name, model.config))
-            ]
+        for optional in ([], taken, [name for name in taken if "mask" not in name]):
+            names = [name for name in parameters if name in required or name in optional]
             for denoised in latents:
                 yield from _corrected(_inputs(names, parameters, denoised), model.config)
 
@@ -108,11 +99,6 @@ def _is(kind: str, name: str) -> bool:
     return re.fullmatch(_NAMES[kind], name) is not None
 
 
-def _is_taken(name: str, config: Mapping[str, Any]) -> bool:
-    fields = _ASKED_FOR.get(name)
-    return fields is None or any(config.get(field) for field in fields)
-
-
 def _classes() -> dict[str, Any]:
     members = {name: getattr(models, name, None) for name in dir(models)}
     return {
@@ -120,10 +106,6 @@ def _classes() -> dict[str, Any]:
         for name, made in members.items()
         if inspect.isclass(made) and issubclass(made, ModelMixin) and made is not ModelMixin
     }
-
-
-def _family(made: type[Any]) -> str:
-    return next((part for part in made.__module__.split(".") if part in _FAMILIES), _OTHER)
 
 
 def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
@@ -135,9 +117,10 @@ def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
         and not isinstance(parameter.default, bool)
     }
     layers = _smaller(defaults, _FEW_LAYERS, "layers")
-    layers |= {
-        name: value[:1] for name, value in defaults.items() if _are_chosen_layers(name, value)
-    }
+    for name, value in defaults.items():
+        is_choice = _is("chosen_layers", name) and isinstance(value, (tuple, list))
+        if is_choice and len(value) > 1 and value[0] == 0 and [*value] == sorted(set(value)):
+            layers[name] = value[:1]
     heads = _smaller(defaults, _FEW_HEADS, "heads")
     inner = {name: value for name, value in _inner(defaults).items() if value != defaults[name]}
     narrow = _smaller(defaults, _NARROW, "channels", "widths")
@@ -148,29 +131,16 @@ def _configurations(made: type[Any]) -> Iterator[dict[str, object]]:
     }
     wider = narrow | {name: type(value)(item * 2 for item in value) for name, value in wide.items()}
     groups = {name: _FEW_HEADS for name in defaults if _is("groups", name)}
-    required = {
-        name: _USUAL[name]
-        for name, parameter in parameters
-        if parameter.default is parameter.empty and name in _USUAL
-    }
+    usual = [(it, _USUAL[name]) for name, it in parameters if name in _USUAL]
+    required = {it.name: value for it, value in usual if it.default is it.empty}
     # Some can't be built with None.
-    filled = {
-        name: _USUAL[name]
-        for name, parameter in parameters
-        if parameter.default is None and name in _USUAL
-    }
+    filled = {it.name: value for it, value in usual if it.default is None}
     for more in (required, {**required, **filled}, {**required, **filled, **groups}):
         yield {**more, **layers, **heads, **narrow, **inner}
         yield {**more, **layers, **heads, **wider, **inner}
         yield {**more, **layers, **heads, **inner}
         yield {**more, **layers, **narrow}
         yield {**more, **layers}
-
-
-def _are_chosen_layers(name: str, value: object) -> bool:
-    if not _is("chosen_layers", name) or not isinstance(value, (tuple, list)) or len(value) < 2:
-        return False
-    return value[0] == 0 and list(value) == sorted(set(value))
 
 
 def _smaller(defaults: Mapping[str, Any], few: int, *kinds: str) -> dict[str, Any]:
@@ -225,37 +195,35 @@ def _inputs(
             inputs = _INPUTS.items()
             form = next((text for pattern, text in inputs if re.fullmatch(pattern, name)), "")
         if form:
-            is_list = form.startswith(_DRAWN) and _is_list(parameters[name])
+            annotation = inspect.formatannotation(parameters[name].annotation)
+            is_list = form.startswith("torch.randn(") and _LIST.match(annotation)
             source = f"[{form.replace('(1, ', '(')}]" if is_list else form
             sources[name] = source.replace("{own}", f"{{{name}}}")
         elif parameters[name].default is inspect.Parameter.empty:
-            raise UnknownParameterError(
-                f"No rule knows a value for {described(parameters[name])} of forward."
-            )
+            raise unknown(parameters[name], "forward")
     return sources
-
-
-def _is_list(parameter: inspect.Parameter) -> bool:
-    return bool(
-        re.match(
-            r"(typing\.)?list\[(torch\.)?Tensor\b", inspect.formatannotation(parameter.annotation)
-        )
-    )
 
 
 def _corrected(
     sources: dict[str, str], config: Mapping[str, Any]
 ) -> Generator[InputsText, BaseException, None]:
-    unknown = iter(_UNKNOWN)
+    unstated = iter(_UNKNOWN)
     named = dict.fromkeys(name for source in sources.values() for name in _SIZE.findall(source))
     widths = {
-        name: _stated(name, config) or next(unknown)
+        name: _stated(name, config) or next(unstated)
         for name in named
         if name not in ("tokens", "axes")
     }
     widths["tokens"] = _stated("tokens", config) or _TOKENS
+    listed = (config.get(field) for field in ("axes_dims_rope", "axes_dims", "axes_dim"))
+    axes = next((len(dims) for dims in listed if isinstance(dims, (tuple, list))), 3)
     for _ in range(_MOST_CORRECTIONS):
-        failure = yield _text(sources, {**widths, "axes": _axes(config)})
+        sizes = {**widths, "axes": axes}
+        values = {
+            name: _SIZE.sub(lambda size: str(sizes[size[1]]), source)  # noqa: B023
+            for name, source in sources.items()
+        }
+        failure = yield InputsText(returned(values))
         if _NOT_FLOAT.search(str(failure)) and _ONE in sources.values():
             sources = {
                 name: _ONE_AS_FLOAT if source == _ONE else source
@@ -271,11 +239,6 @@ def _corrected(
 def _stated(name: str, config: Mapping[str, Any]) -> int | None:
     stated = (config.get(field) for field in _STATED.get(name, ()))
     return next((width for width in stated if isinstance(width, int) and width), None)
-
-
-def _axes(config: Mapping[str, Any]) -> int:
-    stated = (config.get(field) for field in ("axes_dims_rope", "axes_dims", "axes_dim"))
-    return next((len(axes) for axes in stated if isinstance(axes, (tuple, list))), 3)
 
 
 def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | None:
@@ -296,14 +259,3 @@ def _right_width(message: str, widths: Mapping[str, int]) -> tuple[str, int] | N
         if name != "tokens" and got % width == 0 and (expected * width) % got == 0:
             return name, expected * width // got
     return None
-
-
-def _text(sources: Mapping[str, str], sizes: Mapping[str, int]) -> InputsText:
-    return InputsText(
-        returned(
-            {
-                name: _SIZE.sub(lambda size: str(sizes[size[1]]), source)
-                for name, source in sources.items()
-            }
-        )
-    )

@@ -108,19 +108,13 @@ def program_text(header: str, model: ModelText, inputs: InputsText, *, parameter
     ]
     docstring = "\n\n".join([header, *paragraphs]).replace("\\", "\\\\")
     imports = "\n".join(dict.fromkeys(("import torch", *model.imports, *inputs.imports)))
-    return (
-        f'{docstring}\n"""\n\n{imports}\n\n\n{model_source(model)}\n\n\n{inputs_source(inputs)}\n'
-    )
+    return f'{docstring}\n"""\n\n{imports}\n\n\n{source(model)}\n\n\n{source(inputs)}\n'
 
 
-def model_source(model: ModelText) -> str:
-    """``build()``."""
-    return f"def build():\n{_indented('torch.manual_seed(0)', model.body)}"
-
-
-def inputs_source(inputs: InputsText) -> str:
-    """``example_inputs()``."""
-    return f"def example_inputs():\n{_indented('torch.manual_seed(0)', inputs.body)}"
+def source(text: ModelText | InputsText) -> str:
+    """Return ``build()`` or ``example_inputs()``."""
+    name = "build" if isinstance(text, ModelText) else "example_inputs"
+    return f"def {name}():\n{_indented('torch.manual_seed(0)', text.body)}"
 
 
 def returned(values: Mapping[str, str], *, by_position: bool = False) -> str:
@@ -217,9 +211,7 @@ def slots(
         options = tuple(values(parameter))
         is_optional = parameter.default is not parameter.empty
         if not options and not is_optional:
-            raise UnknownParameterError(
-                f"No rule knows a value for {described(parameter)} of {owner}."
-            )
+            raise unknown(parameter, owner)
         if options and is_optional:
             options = (*options, "") if is_given(parameter) else ("", *options)
         if options:
@@ -241,6 +233,10 @@ def choices(tried: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, s
     """Sets of arguments: first every slot's first value, then with ever more slots changed, single
     slots first.
     """
+
+    def named(chosen: Sequence[str]) -> dict[str, str]:
+        return {slot.name: value for slot, value in zip(tried, chosen, strict=True) if value}
+
     seen = set()
     for changes in range(most_changes + 1):
         ways = itertools.combinations_with_replacement(range(len(tried)), changes)
@@ -248,24 +244,18 @@ def choices(tried: Sequence[Slot], *, most_changes: int) -> Iterator[dict[str, s
             if all(places.count(place) < len(tried[place].values) for place in places):
                 chosen = tuple(slot.values[places.count(place)] for place, slot in enumerate(tried))
                 seen.add(chosen)
-                yield _named(tried, chosen)
+                yield named(chosen)
     every = tuple(next(filter(None, slot.values), "") for slot in tried)
     if every not in seen:
-        yield _named(tried, every)
+        yield named(every)
 
 
-def _named(tried: Sequence[Slot], chosen: Sequence[str]) -> dict[str, str]:
-    return {slot.name: value for slot, value in zip(tried, chosen, strict=True) if value}
-
-
-def described(parameter: inspect.Parameter) -> str:
-    """Return a parameter with its type, for people."""
-    kind = parameter.annotation
-    if kind is parameter.empty:
-        return f"`{parameter.name}`"
-    return (
-        f"`{parameter.name}: {kind if isinstance(kind, str) else inspect.formatannotation(kind)}`"
-    )
+def unknown(parameter: inspect.Parameter, owner: str) -> UnknownParameterError:
+    """Return the error that names a parameter, with its type."""
+    kind, text = parameter.annotation, parameter.name
+    if kind is not parameter.empty:
+        text += f": {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
+    return UnknownParameterError(f"No rule knows a value for `{text}` of {owner}.")
 
 
 def evaluated_body(name: str, arguments: Mapping[str, str]) -> str:
@@ -309,16 +299,16 @@ def smallest(
     counts: dict[str, int] = {}
     first: Exception | None = None
     for name in names:
-        try:
+        # Some compute with other tensors while they are built.
+        for context in (torch.device("meta"), _parameters_on_meta()):
             try:
-                with torch.device("meta"):
-                    model = build(name)
-            except Exception:  # noqa: BLE001 - it computes with other tensors while it is built
-                with _parameters_on_meta():
-                    model = build(name)
-            counts[name] = parameter_count(model)
-        except Exception as error:  # noqa: BLE001
-            first = first or error
+                with context:
+                    counts[name] = parameter_count(build(name))
+                break
+            except Exception as error:  # noqa: BLE001
+                failure = error
+        else:
+            first = first or failure
     if first is not None and not counts:
         raise first
     notes = (f"It is the smallest of {home}, which has {len(names)}.",) if len(names) > 1 else ()
@@ -327,11 +317,8 @@ def smallest(
 
 def parameter_count(model: Any) -> int:
     """Count how many numbers a model learns; a function learns none."""
-    return (
-        sum(parameter.numel() for parameter in model.parameters())
-        if isinstance(model, torch.nn.Module)
-        else 0
-    )
+    parameters = model.parameters() if isinstance(model, torch.nn.Module) else ()
+    return sum(parameter.numel() for parameter in parameters)
 
 
 @contextlib.contextmanager
@@ -341,13 +328,10 @@ def _parameters_on_meta() -> Iterator[None]:
     """
     register = torch.nn.Module.register_parameter
 
-    def registered(
-        module: torch.nn.Module, name: str, parameter: torch.nn.Parameter | None
-    ) -> None:
+    def registered(module: Any, name: str, parameter: torch.nn.Parameter | None) -> None:
         if parameter is not None:
-            parameter = torch.nn.Parameter(
-                parameter.to("meta"), requires_grad=parameter.requires_grad
-            )
+            needs = parameter.requires_grad
+            parameter = torch.nn.Parameter(parameter.to("meta"), requires_grad=needs)
         register(module, name, parameter)
 
     torch.nn.Module.register_parameter = registered  # type: ignore[method-assign, assignment]

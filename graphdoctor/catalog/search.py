@@ -6,6 +6,7 @@ It tries the program's own text, so that what works is what is written.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -17,10 +18,9 @@ from .library import (
     Library,
     ModelText,
     UnknownParameterError,
-    inputs_source,
-    model_source,
     parameter_count,
     program_text,
+    source,
 )
 
 _BYTES_FOR_EACH_PARAMETER = 16
@@ -73,12 +73,20 @@ def find_program(
 def _program(
     library: Library, text: ModelText, header: str, most: int, failures: set[str]
 ) -> tuple[str, int]:
-    _check_size(text, most, failures)
-    try:
-        model = _built(text)
-    except Exception as error:  # noqa: BLE001
-        failures.add(repr(error))
-        raise _refused("load_failed", "It can't be built", error) from None
+    # Some compute while they are built; their size shows once they are.
+    for device in ("meta", None):
+        try:
+            with nullcontext() if device is None else torch.device(device):
+                model = _executed(source(text), text)["build"]()
+        except Exception as error:  # noqa: BLE001
+            if device is None or repr(error) in failures:
+                failures.add(repr(error))
+                raise _refused("load_failed", "It can't be built", error) from None
+        else:
+            count = parameter_count(model)
+            if device is not None and count > most:
+                message = f"It has {count:,} parameters; {most:,} is the limit."
+                raise RefusedError("too_large", message)
     first: RefusedError | None = None
     candidates = library.inputs(text, model)
     failure: Any = None
@@ -91,7 +99,7 @@ def _program(
             first = first or _refused("no_inputs", "Its inputs can't be made", error)
             break
         try:
-            _call(model, _executed(inputs_source(inputs), text, inputs)["example_inputs"]())
+            _call(model, _executed(source(inputs), text, inputs)["example_inputs"]())
         except Exception as error:  # noqa: BLE001
             failure = error
             first = first or _refused("eager_failed", "It fails in eager mode", error)
@@ -108,28 +116,11 @@ def _program(
     raise first or RefusedError("no_inputs", "Nothing says which inputs it takes.")
 
 
-def _check_size(text: ModelText, most: int, failures: set[str]) -> None:
-    try:
-        with torch.device("meta"):
-            model = _built(text)
-    except Exception as error:  # noqa: BLE001
-        if repr(error) in failures:
-            raise _refused("load_failed", "It can't be built", error) from None
-        # Some compute while they are built; their size shows once they are.
-        return
-    count = parameter_count(model)
-    if count > most:
-        raise RefusedError("too_large", f"It has {count:,} parameters; {most:,} is the limit.")
-
-
-def _built(text: ModelText) -> Any:
-    return _executed(model_source(text), text)["build"]()
-
-
-def _executed(source: str, *texts: ModelText | InputsText) -> dict[str, Any]:
-    imports = ("import torch", *(line for text in texts for line in text.imports))
+def _executed(program: str, *texts: ModelText | InputsText) -> dict[str, Any]:
+    imports = ["import torch", *(line for text in texts for line in text.imports)]
     names: dict[str, Any] = {"__name__": "program"}
-    exec(compile("\n".join((*imports, source) if texts else (source,)), "<program>", "exec"), names)
+    lines = [*imports, program] if texts else [program]
+    exec(compile("\n".join(lines), "<program>", "exec"), names)
     return names
 
 

@@ -113,17 +113,13 @@ def _rooms() -> dict[str, str]:
     for room in _ROOMS:
         module = getattr(torch_geometric.nn, room)
         for name in module.__all__:
-            if _is_listed(room, name, getattr(module, name)):
+            member = getattr(module, name)
+            is_part = name in _BASES or (room == "dense" and not _LAYERS.search(name))
+            is_module = inspect.isclass(member) and issubclass(member, torch.nn.Module)
+            is_function = room in ("pool", "dense") and inspect.isfunction(member)
+            if not is_part and (is_module or is_function):
                 rooms.setdefault(name, room)
     return rooms
-
-
-def _is_listed(room: str, name: str, member: object) -> bool:
-    if name in _BASES or (room == "dense" and not _LAYERS.search(name)):
-        return False
-    if inspect.isclass(member):
-        return issubclass(member, torch.nn.Module)
-    return room in ("pool", "dense") and inspect.isfunction(member)
 
 
 def _models(made: type[Any], home: str) -> Iterator[ModelText]:
@@ -177,17 +173,10 @@ def _wanted(failure: Exception) -> dict[str, str]:
 
 def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
     parameters = [parameter for parameter in parameters_of(called) if parameter.name != "self"]
-    gathers = next(
-        (parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL),
-        None,
-    )
+    before = list(itertools.takewhile(lambda it: it.kind is not it.VAR_POSITIONAL, parameters))
+    gathers = parameters[len(before)].name if len(before) < len(parameters) else None
     wholes = [parameters]
     if gathers is not None:
-        before = list(
-            itertools.takewhile(
-                lambda parameter: parameter.kind is not parameter.VAR_POSITIONAL, parameters
-            )
-        )
         taken = [parameter.name for parameter in before]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         wholes = [
@@ -203,9 +192,7 @@ def _calls(called: Callable[..., Any]) -> Iterator[InputsText]:
 
 
 def _imports(values: Iterable[str]) -> tuple[str, ...]:
-    return (
-        ("import torch_geometric",) if any("torch_geometric." in value for value in values) else ()
-    )
+    return ("import torch_geometric",) if "torch_geometric." in " ".join(values) else ()
 
 
 def _made_with(parameter: inspect.Parameter) -> Sequence[str]:

@@ -116,28 +116,19 @@ def _family(name: str) -> str:
         for kind, signs in _KINDS.items()
         if any(name in listed.get(f"MODEL_FOR_{task}_MAPPING_NAMES", ()) for task in signs["tasks"])
     }
-    kinds = kinds or {
-        kind for kind, signs in _KINDS.items() if name in _processors(signs["processors"])
-    }
+    for kind, signs in _KINDS.items() if not kinds else ():
+        module, _, table = signs["processors"].partition(".")
+        with contextlib.suppress(ImportError):
+            if name in getattr(importlib.import_module(f"{_AUTO}.{module}"), table, {}):
+                kinds.add(kind)
     kinds = {"multimodal"} if "multimodal" in kinds else kinds
     if not kinds:
-        with contextlib.suppress(
-            Exception
-        ):  # transformers can't import it, which is for its program to say
+        # What transformers can't import is for its program to say.
+        with contextlib.suppress(Exception):
             place = str(_configuration_auto.CONFIG_MAPPING[name].base_config_key)
-            kinds = {
-                kind
-                for kind, signs in _KINDS.items()
-                if any(word in place for word in signs["words"])
-            }
+            words = {kind: signs["words"] for kind, signs in _KINDS.items()}
+            kinds = {kind for kind, of in words.items() if any(word in place for word in of)}
     if len(kinds) > 1:
         # A video is images: what takes both and nothing else is for video.
         return "video" if kinds == {"vision", "video"} else "multimodal"
     return next(iter(kinds), "other")
-
-
-def _processors(place: str) -> Any:
-    module, _, table = place.partition(".")
-    with contextlib.suppress(ImportError):
-        return getattr(importlib.import_module(f"{_AUTO}.{module}"), table, {})
-    return {}

@@ -151,20 +151,17 @@ class _Arguments:
         }
 
     def _ordinary_ids(self) -> tuple[int, int]:
-        names = [(config, name) for _, config in self._all for name in vars(config)]
-        vocabularies = [
-            getattr(config, name, None) for config, name in names if "vocab" in name.split("_")
-        ]
-        size = min(
-            (size for size in vocabularies if isinstance(size, int) and size > 8), default=128
-        )
-        special = [
-            getattr(config, name, None)
-            for config, name in names
-            if "token" in name or "_id" in name
-        ]
-        numbers = {number for value in special for number in integers(value)}
-        edges = [-1, *sorted(number for number in numbers if 0 <= number < size), size]
+        vocabularies: list[Any] = []
+        special: set[int] = set()
+        for _, config in self._all:
+            for name in vars(config):
+                value = getattr(config, name, None)
+                if "vocab" in name.split("_"):
+                    vocabularies.append(value)
+                if "token" in name or "_id" in name:
+                    special.update(integers(value))
+        size = min((it for it in vocabularies if isinstance(it, int) and it > 8), default=128)
+        edges = [-1, *sorted(number for number in special if 0 <= number < size), size]
         low, high = max(itertools.pairwise(edges), key=lambda pair: pair[1] - pair[0])
         return low + 1, min(high, low + 101)
 
@@ -193,9 +190,8 @@ class _Arguments:
 
     def _with_placeholders(self, kind: str, name: str) -> Iterator[_Plan]:
         token = self._value(f"{kind}_token_id", f"{kind}_token_index", f"{kind}_token")
-        plan = self._plan(
-            f"text and {'images' if kind == 'image' else 'sounds'}", ["input_ids", name]
-        )
+        what = "text and images" if kind == "image" else "text and sounds"
+        plan = self._plan(what, ["input_ids", name])
         if isinstance(token, int):
             prefix = "vision" if kind == "image" else kind
             around = tuple(self._value(f"{prefix}_{end}_token_id") for end in ("start", "end"))
@@ -205,16 +201,11 @@ class _Arguments:
 
     def _plan(self, what: str, names: list[str]) -> _Plan:
         together = " ".join(names)
-        companions = [
-            companion
-            for pattern, members in _COMPANIONS.items()
-            if re.search(pattern, together)
-            for companion in members
-        ]
-        if (
-            getattr(self._config, "is_encoder_decoder", False)
-            or "decoder_input_ids" in self._required
-        ):
+        companions: list[str] = []
+        for pattern, members in _COMPANIONS.items():
+            companions += members if re.search(pattern, together) else ()
+        has_decoder = getattr(self._config, "is_encoder_decoder", False)
+        if has_decoder or "decoder_input_ids" in self._required:
             companions.append("decoder_input_ids")
         chosen = dict.fromkeys([*names, *self._taken(*companions), *self._required])
         return _Plan(what, {name: self._forms(name) for name in chosen})
@@ -250,16 +241,15 @@ class _Arguments:
         )
         forms = next(filter(None, (known_values(name, table) for table in usable)), None)
         forms = forms or known_values(f"{name}: {self._annotations[name]}", _BY_ANNOTATION)
-        if name == "past_values" and (self._sizes["series"] > 1 or self._has_masked_series()):
+        has_mask = "past_observed_mask" in self._names
+        has_masked_series = has_mask and "past_time_features" not in self._names
+        if name == "past_values" and (self._sizes["series"] > 1 or has_masked_series):
             forms = (forms[1], *forms[1:])
         return tuple(
             form.format_map(self._sizes)
             for form in forms
             if {*_NAMED.findall(form)} <= self._sizes.keys()
         )
-
-    def _has_masked_series(self) -> bool:
-        return "past_observed_mask" in self._names and "past_time_features" not in self._names
 
     def text(self, forms: dict[str, str], plan: _Plan) -> InputsText:
         """Return a plan with one form of each of its arguments."""
@@ -270,23 +260,22 @@ class _Arguments:
             longer = {**self._sizes, "length": self._sizes["length"] + plan.placeholders}
             before.append(f"input_ids = {_IDS}".format_map(longer))
             if plan.around:
-                before.append(
-                    f"input_ids[:, {first - 1}], input_ids[:, {last}] = {plan.around[0]}, {plan.around[1]}"
-                )
-            before.append(
-                "placeholders = torch.zeros({batch}, {length}, dtype=torch.bool)".format_map(longer)
-            )
-            before.append(f"placeholders[:, {first}:{last}] = True")
-            before.append(f"input_ids[placeholders] = {plan.placeholder}")
+                edges = ", ".join(map(str, plan.around))
+                before.append(f"input_ids[:, {first - 1}], input_ids[:, {last}] = {edges}")
+            zeros = "torch.zeros({batch}, {length}, dtype=torch.bool)".format_map(longer)
+            before += [
+                f"placeholders = {zeros}",
+                f"placeholders[:, {first}:{last}] = True",
+                f"input_ids[placeholders] = {plan.placeholder}",
+            ]
             forms = forms | {"input_ids": "input_ids"}
             if "attention_mask" in forms:
                 forms["attention_mask"] = _ONES.format_map(longer)
         elif "mm_token_type_ids" in forms:
             forms = forms | {"mm_token_type_ids": _ZEROS.format_map(self._sizes)}
         lines = [f'    "{name}": {value},' for name, value in forms.items()]
-        return InputsText(
-            "\n".join([*before, "return {", *lines, "}"]), (f"It is called with {plan.what}.",)
-        )
+        body = "\n".join([*before, "return {", *lines, "}"])
+        return InputsText(body, (f"It is called with {plan.what}.",))
 
 
 def _absent(error: BaseException) -> Iterator[str]:

@@ -129,11 +129,8 @@ class _Shrinking:
             if new != value:
                 changes[name] = list(new) if isinstance(new, tuple) else new
         kinds = changes.get("layer_types", ())
-        if (
-            kinds
-            and set(kinds) <= {"linear_attention", "mamba"}
-            and "num_attention_heads" in settings.values
-        ):
+        is_without_attention = kinds and set(kinds) <= {"linear_attention", "mamba"}
+        if is_without_attention and "num_attention_heads" in settings.values:
             # Which layers of a hybrid model attend is in its checkpoints only.
             changes["layer_types"] = [*kinds[:-1], "full_attention"]
         has_windows = "sliding_attention" in (settings.values.get("layer_types") or ())
@@ -142,9 +139,8 @@ class _Shrinking:
             changes["sliding_window"] = _WINDOW
         for name, part in settings.parts.items():
             if below := self.changes(part):
-                changes[name] = (
-                    {"model_type": part.model_type, **below} if part.model_type else below
-                )
+                named = {"model_type": part.model_type} if part.model_type else {}
+                changes[name] = named | below
         return changes
 
     def _value(self, name: str, value: Any) -> Any:
@@ -162,40 +158,32 @@ class _Shrinking:
             return _divided(value, self._heads) if value > 1 else value
         if _is("head_size", name) or _is("section", name):
             return _divided(value, self._head_size)
+        if _is("width", name) and value >= _LEAST_WIDTH:
+            factor = self._heads * self._head_size
+            quotient = value / factor
+            # If it isn't small, a multiple of 8, as fast kernels need it.
+            is_plain = quotient < 8 or factor == 1
+            return _divided(value, factor) if is_plain else math.ceil(quotient / 8) * 8
         if _is("width", name):
-            return (
-                _divided_width(value, self._heads * self._head_size)
-                if value >= _LEAST_WIDTH
-                else value
-            )
+            return value
         if not self._strength.counts:
             return value
         most = _most(name, value)
-        return (
-            self._tokens.get(value, value)
-            if _is("token", name) and most == value
-            else min(value, most)
-        )
+        is_token = _is("token", name) and most == value
+        return self._tokens.get(value, value) if is_token else min(value, most)
 
     def _image_size(self, value: int) -> int:
         if self._strength.images == "default":
             return value
         patches = 4 if self._strength.images == "few patches" else 8
         # Without large patches, a model halves its images up to five times.
-        return min(
-            value, patches * (self._patch if self._patch is not None and self._patch >= 8 else 16)
-        )
+        patch = self._patch or 0
+        return min(value, patches * (patch if patch >= 8 else 16))
 
 
 def _divided(value: int, factor: int) -> int:
     """Return the quotient, or what is even and close to it."""
     return value // factor if value % factor == 0 else max(2, round(value / factor / 2) * 2)
-
-
-def _divided_width(value: int, factor: int) -> int:
-    """Return the quotient; if it isn't small, a multiple of 8, as fast kernels need it."""
-    quotient = value / factor
-    return _divided(value, factor) if quotient < 8 or factor == 1 else math.ceil(quotient / 8) * 8
 
 
 def _is_integer(value: object) -> TypeGuard[int]:
@@ -222,7 +210,21 @@ def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
         # Those that share keys and values are fewer, and become one or two.
         most = [number for number in counts if number >= max(counts) // 2]
         return _common(most, lambda factor: min(most) // factor >= 2 and are_wide(factor)), 1
-    sizes, sections = _head_sizes(settings)
+    sizes, sections = settings.numbers("head_size"), []
+    for node in settings.tree():
+        named = [
+            (kind, value)
+            for name, value in node.values.items()
+            for kind in ("heads", "main_width")
+            if _is(kind, name)
+        ]
+        heads_here = [n for kind, value in named if kind == "heads" for n in integers(value)]
+        for kind, value in named:
+            if kind == "main_width" and isinstance(value, int):
+                sizes += [value // n for n in heads_here if n > 1 and value % n == 0]
+        inner = [item for it in node.values.values() if isinstance(it, dict) for item in it.items()]
+        sections += [n for name, it in inner if _is("section", name) for n in integers(it)]
+    sizes = [size for size in sizes if size >= _LEAST_WIDTH]
     least = strength.head_size or 1
     heads = _common(counts, lambda factor: min(counts) // factor >= strength.least_heads)
     head_size = _common(
@@ -234,38 +236,6 @@ def _divisors(settings: Settings, strength: Strength) -> tuple[int, int]:
     while heads > 1 and not are_wide(heads * head_size):
         heads = next(factor for factor in range(heads - 1, 0, -1) if heads % factor == 0)
     return heads, head_size
-
-
-def _head_sizes(settings: Settings) -> tuple[list[int], list[int]]:
-    sizes, sections = settings.numbers("head_size"), []
-    for node in settings.tree():
-        widths = [
-            value
-            for name, value in node.values.items()
-            if _is("main_width", name) and isinstance(value, int)
-        ]
-        counts = [
-            number
-            for name, value in node.values.items()
-            if _is("heads", name)
-            for number in integers(value)
-        ]
-        sizes += [
-            width // number
-            for width in widths
-            for number in counts
-            if number > 1 and width % number == 0
-        ]
-        inner = (
-            item
-            for value in node.values.values()
-            if isinstance(value, dict)
-            for item in value.items()
-        )
-        sections += [
-            number for name, value in inner if _is("section", name) for number in integers(value)
-        ]
-    return [size for size in sizes if size >= _LEAST_WIDTH], sections
 
 
 def _common(numbers: list[int], fits: Callable[[int], bool]) -> int:
@@ -280,11 +250,8 @@ class _Depths:
 
     def __init__(self, settings: Settings) -> None:
         lists = [value for value in settings.values.values() if isinstance(value, (list, tuple))]
-        numeric = [
-            value
-            for value in lists
-            if value and all(isinstance(item, (int, float)) for item in value)
-        ]
+        are_numbers = [all(isinstance(item, (int, float)) for item in value) for value in lists]
+        numeric = list(itertools.compress(lists, are_numbers))
         self._names = {
             name
             for name, count in settings.values.items()
@@ -304,7 +271,13 @@ class _Depths:
             is_small = value and all(isinstance(item, int) and item < 100 for item in value)
             if is_small and _is("depth", name) and len(value) not in self._kept:
                 return [min(item, _LAYERS) for item in value]
-            return self._listed(value, is_referring=_is("referring", name))
+            is_referring = _is("referring", name)
+            for count, kept in self._kept.items():
+                if len(value) == count and not is_referring:
+                    return [value[layer] for layer in kept]
+                if is_referring and _are_indices(value, count):
+                    return _renumbered(value, count, len(kept))
+            return value
         if not _is_integer(value) or not self._kept:
             return value
         if _is("every", name):
@@ -313,14 +286,6 @@ class _Depths:
             return min(value, 1)
         if _is("up_to_layer", name):
             return min(value, max(map(len, self._kept.values())))
-        return value
-
-    def _listed(self, value: Any, *, is_referring: bool) -> Any:
-        for count, kept in self._kept.items():
-            if len(value) == count and not is_referring:
-                return [value[layer] for layer in kept]
-            if is_referring and _are_indices(value, count):
-                return _renumbered(value, count, len(kept))
         return value
 
 
@@ -364,9 +329,8 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     merged = dict(first)
     for name, value in second.items():
         old = merged.get(name)
-        merged[name] = (
-            _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-        )
+        are_dicts = isinstance(old, dict) and isinstance(value, dict)
+        merged[name] = _merged(old, value) if are_dicts else value
     return merged
 
 
@@ -431,26 +395,19 @@ def _defaults(config_class: Any) -> dict[str, Any]:
     """
     from transformers import PretrainedConfig
 
+    parameters: list[Any]
     if dataclasses.is_dataclass(config_class):
         shared = {*getattr(PretrainedConfig, "__dataclass_fields__", ())}
-        defaults = {
-            parameter.name: parameter.default
-            for parameter in dataclasses.fields(config_class)
-            if parameter.name[0] != "_"
-        }
+        parameters = [it for it in dataclasses.fields(config_class) if it.name[0] != "_"]
     else:
         shared = {"self", *inspect.signature(PretrainedConfig.__init__).parameters}
-        parameters = inspect.signature(config_class.__init__).parameters.values()
-        defaults = {
-            parameter.name: parameter.default
-            for parameter in parameters
-            if parameter.kind is not parameter.VAR_KEYWORD
-        }
+        signature = inspect.signature(config_class.__init__)
+        parameters = [it for it in signature.parameters.values() if it.kind is not it.VAR_KEYWORD]
     missing = (dataclasses.MISSING, inspect.Parameter.empty)
     return {
-        name: None if any(default is none for none in missing) else default
-        for name, default in defaults.items()
-        if name not in shared
+        it.name: None if any(it.default is none for none in missing) else it.default
+        for it in parameters
+        if it.name not in shared
     }
 
 

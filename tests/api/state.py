@@ -37,42 +37,40 @@ def process_state() -> dict[str, Any]:
     """Everything in this process that a recording touches, in a form that compares by value or by
     identity."""
     gc.collect()
-    structured = importlib.import_module("torch._logging.structured")
-    convert_frame = importlib.import_module("torch._dynamo.convert_frame")
-    eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    utils = importlib.import_module("torch._dynamo.utils")
+    module = importlib.import_module
+    numpy = [part.tolist() if hasattr(part, "tolist") else part for part in np.random.get_state()]
+    descriptors = Path("/proc/self/fd")
+    configs = ("torch._dynamo.config", "torch._inductor.config")
+    loggers = {"": logging.root, **logging.root.manager.loggerDict}
     return {
-        "loggers": {name: _logger_state(logger) for name, logger in _loggers().items()},
+        "loggers": {
+            name: _logger_state(logger)
+            for name, logger in loggers.items()
+            if isinstance(logger, logging.Logger)
+        },
         "disabled below": logging.root.manager.disable,
-        "strings": dict(structured.INTERN_TABLE),
-        "config": {
-            name: _config(name) for name in ("torch._dynamo.config", "torch._inductor.config")
-        },
-        "hooks": {
-            f"{module}.{name}": _identity(module, name)
-            for module, names in HOOKED.items()
-            for name in names
-        },
-        "bytecode hooks": dict(convert_frame._bytecode_hooks),
-        "always compiled": set(eval_frame.always_optimize_code_objects.refs),
-        "counters": copy.deepcopy(dict(utils.counters)),
-        "random": (
-            random.getstate(),
-            _hashable(np.random.get_state()),
-            torch.get_rng_state().tolist(),
+        "strings": dict(module("torch._logging.structured").INTERN_TABLE),
+        "config": {name: module(name).get_config_copy() for name in configs},
+        "hooks": {of: [_identity(of, name) for name in names] for of, names in HOOKED.items()},
+        "bytecode hooks": dict(module("torch._dynamo.convert_frame")._bytecode_hooks),
+        "always compiled": set(
+            module("torch._dynamo.eval_frame").always_optimize_code_objects.refs
         ),
+        "counters": copy.deepcopy(dict(module("torch._dynamo.utils").counters)),
+        "random": (random.getstate(), numpy, torch.get_rng_state().tolist()),
         "grad mode": (
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             torch.get_default_dtype(),
         ),
         "streams": (id(sys.stdout), id(sys.stderr), sys.getprofile(), sys.gettrace()),
-        "paths": (list(sys.path), list(sys.meta_path), _environment(), Path.cwd()),
+        "paths": (list(sys.path), list(sys.meta_path), Path.cwd()),
+        # Inductor itself puts its folder of caches there
+        # (``torch/_inductor/runtime/cache_dir_utils.py``, 2.13).
+        "environment": {k: v for k, v in os.environ.items() if k != "TORCHINDUCTOR_CACHE_DIR"},
         "warnings": list(warnings.filters),
         "threads": threading.active_count(),
-        "files": len(list(Path("/proc/self/fd").iterdir()))
-        if Path("/proc/self/fd").is_dir()
-        else None,
+        "files": len(list(descriptors.iterdir())) if descriptors.is_dir() else None,
         "folders": sorted(path.name for path in Path(tempfile.gettempdir()).glob("graphdoctor-*")),
     }
 
@@ -108,44 +106,21 @@ def living(*names: str) -> list[str]:
     )
 
 
-def _is_ours(value: object) -> bool:
+def _is_ours(value) -> bool:
     owner = value if isinstance(value, (FunctionType, type)) else type(value)
-    module = getattr(owner, "__module__", "")
-    code = value.__code__ if isinstance(value, FunctionType) else None
-    file = code.co_filename if code is not None else ""
-    return (
-        isinstance(module, str) and module.startswith("graphdoctor")
-    ) or "/graphdoctor/probe/" in file
-
-
-def _loggers() -> dict[str, logging.Logger]:
-    known = {
-        name: found
-        for name, found in logging.root.manager.loggerDict.items()
-        if isinstance(found, logging.Logger)
-    }
-    return {"": logging.root, **known}
+    file = value.__code__.co_filename if isinstance(value, FunctionType) else ""
+    is_of_us = str(getattr(owner, "__module__", "")).startswith("graphdoctor")
+    return is_of_us or "/graphdoctor/probe/" in file
 
 
 def _logger_state(logger: logging.Logger) -> tuple[Any, ...]:
+    # torch's own handler takes itself away when it has nowhere to write to.
+    handlers = [it for it in logger.handlers if getattr(it, "root_dir", "") is not None]
     return (
-        logger.level,
-        logger.propagate,
-        logger.disabled,
-        vars(logger).get("isEnabledFor"),
-        # torch's own handler takes itself away when it has nowhere to write to.
-        [handler for handler in logger.handlers if getattr(handler, "root_dir", "") is not None],
-        [
-            list(handler.filters)
-            for handler in logger.handlers
-            if getattr(handler, "root_dir", "") is not None
-        ],
-        list(logger.filters),
+        *(logger.level, logger.propagate, logger.disabled),
+        *(vars(logger).get("isEnabledFor"), handlers),
+        *([list(handler.filters) for handler in handlers], list(logger.filters)),
     )
-
-
-def _config(name: str) -> dict[str, Any]:
-    return importlib.import_module(name).get_config_copy()
 
 
 def _identity(module: str, name: str) -> int:
@@ -154,13 +129,3 @@ def _identity(module: str, name: str) -> int:
     for owner in owners:
         value = getattr(value, owner)
     return id(vars(value).get(last, getattr(value, last)))
-
-
-def _environment() -> dict[str, str]:
-    # Inductor itself puts its folder of caches there
-    # (``torch/_inductor/runtime/cache_dir_utils.py``, 2.13).
-    return {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
-
-
-def _hashable(state: Any) -> tuple[Any, ...]:
-    return tuple(part.tolist() if hasattr(part, "tolist") else part for part in state)

@@ -21,6 +21,7 @@ from graphdoctor import Explainer, GraphDoctorError
 from graphdoctor.facts.reading import plain
 from graphdoctor.probe.target.targets import find_calls, find_target, import_target
 from tests.conftest import REPOSITORY, clean_environment
+from tests.each import for_each
 
 pytestmark = pytest.mark.slow
 SINGLE_CALLS = (
@@ -30,13 +31,13 @@ SINGLE_CALLS = (
 """Samples of one call each."""
 
 
-def f(x: Any, scale: float = 1.0) -> Any:
+def f(x, scale: float = 1.0):
     y = x * scale
     print("scaled")
     return torch.relu(y)
 
 
-def quietly(run: Callable[[], Any]) -> Any:
+def quietly(run: Callable[[], Any]):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         return run()
 
@@ -44,7 +45,7 @@ def quietly(run: Callable[[], Any]) -> Any:
 def known(document: dict[str, Any]) -> list[Any]:
     """What doesn't depend on the process in which a program was explained."""
 
-    def each(items: Any, *names: str) -> list[Any]:
+    def each(items, *names: str) -> list[Any]:
         return [[item[name] for name in names] for item in items]
 
     recording, findings = document["recording"], document["findings"]
@@ -71,9 +72,7 @@ def known(document: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", SINGLE_CALLS)
-def test_the_diagnosis_is_that_of_the_command_line(
-    explain_json: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_diagnosis_is_that_of_the_command_line(explain_json, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     sample = REPOSITORY / "sample_models" / f"{name}.py"
@@ -86,7 +85,7 @@ def test_the_diagnosis_is_that_of_the_command_line(
     assert known(plain(report.diagnosis)) == known(told)
 
 
-def test_options_are_torch_compiles() -> None:
+def test_options_are_torch_compiles():
     report = quietly(
         lambda: Explainer(fullgraph=True, dynamic=True, calls=2, coverage=False).explain(
             f, torch.ones(2)
@@ -99,7 +98,7 @@ def test_options_are_torch_compiles() -> None:
     assert report.diagnosis.summary.coverage is None
 
 
-def test_what_torch_compile_made_is_explained_by_its_original() -> None:
+def test_what_torch_compile_made_is_explained_by_its_original():
     module = torch.nn.Linear(2, 2)
     for compiled in (torch.compile(module, backend="eager"), torch.compile(f, backend="eager")):
         report = quietly(lambda compiled=compiled: graphdoctor.explain(compiled, torch.ones(2, 2)))
@@ -107,8 +106,8 @@ def test_what_torch_compile_made_is_explained_by_its_original() -> None:
         assert report.diagnosis.recording.target.class_name in ("Linear", "f")
 
 
-def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    def breaks(x: Any) -> Any:
+def test_an_error_is_reported_and_its_traceback_printed(capsys):
+    def breaks(x):
         print("first")
         raise KeyError("what is missing")
 
@@ -124,32 +123,24 @@ def test_an_error_is_reported_and_its_traceback_printed(capsys: pytest.CaptureFi
     assert report.diagnosis.recording.calls[0].error is not None
 
 
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [(torch.nn.Linear, "Linear is a class"), (3, "An object of type int can't be called")],
-    ids=["class", "number"],
+@for_each(
+    "options, function, said",
+    [
+        ({}, torch.nn.Linear, "Linear is a class"),
+        ({}, 3, "An object of type int can't be called"),
+        ({"backward": True}, f, "no floating-point output requires a gradient"),
+        ({"calls": 0}, f, "calls must be at least 1, not 0"),
+        ({"backend": f}, f, "backend must be the name of a backend, not a function"),
+    ],
 )
-def test_what_cannot_be_explained_is_refused(function: Any, said: str) -> None:
-    with pytest.raises(GraphDoctorError, match=said):
-        graphdoctor.explain(function, torch.ones(2))
-
-
-def test_wrong_option_is_refused_as_in_the_api() -> None:
-    with pytest.raises(
-        GraphDoctorError, match="no floating-point output requires a gradient"
-    ) as caught:
-        quietly(lambda: Explainer(backward=True).explain(f, torch.ones(2)))
+def test_what_cannot_be_explained_is_refused_as_in_the_api(options, function, said):
+    with pytest.raises(GraphDoctorError, match=said) as caught:
+        quietly(lambda: Explainer(**options).explain(function, torch.ones(2)))
     assert "--" not in caught.value.message + str(caught.value.hint)
-    with pytest.raises(GraphDoctorError, match="calls must be at least 1, not 0"):
-        Explainer(calls=0).explain(f, torch.ones(2))
-    with pytest.raises(
-        GraphDoctorError, match="backend must be the name of a backend, not a function"
-    ):
-        Explainer(backend=f).explain(f, torch.ones(2))  # type: ignore[arg-type]
 
 
-def test_only_one_at_a_time() -> None:
-    def nested(x: Any) -> Any:
+def test_only_one_at_a_time():
+    def nested(x):
         graphdoctor.explain(f, x)
         return x
 
@@ -161,7 +152,7 @@ def test_only_one_at_a_time() -> None:
     with graphdoctor.record():
         caught: list[BaseException] = []
 
-        def other_thread() -> None:
+        def other_thread():
             try:
                 graphdoctor.explain(f, torch.ones(2))
             except GraphDoctorError as error:
@@ -176,7 +167,7 @@ def test_only_one_at_a_time() -> None:
     quietly(lambda: graphdoctor.explain(f, torch.ones(2)))
 
 
-def run_cell(name: str, source: str, namespace: dict[str, Any]) -> None:
+def run_cell(name: str, source: str, namespace: dict[str, Any]):
     """Run a notebook's cell as IPython does: its text is in ``linecache`` and in no file."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     exec(compile(source, name, "exec"), namespace)
@@ -185,7 +176,7 @@ def run_cell(name: str, source: str, namespace: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "name", ["<ipython-input-1-0123456789ab>", "/tmp/ipykernel_4242/1234567890.py"]
 )
-def test_notebook_cell_has_its_source_in_the_report(name: str) -> None:
+def test_notebook_cell_has_its_source_in_the_report(name):
     namespace: dict[str, Any] = {"torch": torch, "graphdoctor": graphdoctor, "__name__": "__main__"}
     cell = "def f(x):\n    y = x * 2\n    print('a break')  # seen\n    return torch.relu(y)\n"
     run_cell(name, cell, namespace)
@@ -209,7 +200,7 @@ def test_notebook_cell_has_its_source_in_the_report(name: str) -> None:
     assert "# seen" in report._repr_markdown_()
 
 
-def test_importing_graphdoctor_imports_neither_torch_nor_pydantic(tmp_path: Path) -> None:
+def test_importing_graphdoctor_imports_neither_torch_nor_pydantic(tmp_path):
     code = (
         "import sys, graphdoctor\n"
         "assert 'explain' in dir(graphdoctor) and graphdoctor.__version__\n"

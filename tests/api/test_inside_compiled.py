@@ -14,7 +14,7 @@ import graphdoctor
 pytestmark = pytest.mark.slow
 
 
-def printing(x: Any) -> Any:
+def printing(x):
     print("hi")
     return torch.relu(x) + 1
 
@@ -23,7 +23,7 @@ def test_a_call_is_explained_inside_a_compiled_function(capfd):
     found = []
 
     @torch.compile(backend="eager")
-    def outer(x: Any) -> Any:
+    def outer(x):
         y = x * 2
         found.append(graphdoctor.explain(printing, y))
         return y + 1
@@ -37,7 +37,7 @@ def test_a_block_is_recorded_inside_a_compiled_function(capfd):
     inner = torch.compile(printing, backend="eager")
 
     @torch.compile(backend="eager")
-    def outer(x: Any) -> Any:
+    def outer(x):
         with graphdoctor.record(reset=True) as recording:
             y = inner(x)
         reports.append(recording)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import graphdoctor
-from graphdoctor import GraphDoctorError, Report
+from graphdoctor import GraphDoctorError
 from graphdoctor.facts.reading import plain
 
 pytestmark = pytest.mark.slow
@@ -21,8 +19,8 @@ HOSTILE = """"' srcdoc="x" onload='alert(1)'></iframe></script><script>alert(2)<
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
-    def f(x: Any, note: str) -> Any:
+def report():
+    def f(x, note: str):
         y = x * len(note)
         torch._dynamo.graph_break()
         return torch.relu(y)
@@ -30,7 +28,7 @@ def report() -> Report:
     return graphdoctor.explain(f, torch.ones(3), note=HOSTILE)
 
 
-def test_cell_shows_short_report_with_program_markup_escaped(report: Report) -> None:
+def test_cell_shows_short_report_with_program_markup_escaped(report):
     text = report._repr_markdown_()
     assert "GD107" in text
     assert "<script>" not in text.replace("`", "").replace("\\<", "")
@@ -38,9 +36,7 @@ def test_cell_shows_short_report_with_program_markup_escaped(report: Report) -> 
     assert len(text.encode()) <= 30_000
 
 
-def test_what_a_cell_has_no_room_for_is_said(
-    report: Report, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_cell_has_no_room_for_is_said(report, monkeypatch):
     whole = report._repr_markdown_()
     monkeypatch.setattr("graphdoctor.api.report._MOST_IN_A_CELL", 700)
     cut = report._repr_markdown_()
@@ -50,7 +46,7 @@ def test_what_a_cell_has_no_room_for_is_said(
     assert cut.count("\n```") % 2 == 0
 
 
-def test_text_json_and_html_replace_existing_files(report: Report, tmp_path: Path) -> None:
+def test_text_json_and_html_replace_existing_files(report, tmp_path):
     for name in ("out.txt", "out.json", "out.html"):
         (tmp_path / name).write_text("old")
         report.save(tmp_path / name)
@@ -63,19 +59,19 @@ def test_text_json_and_html_replace_existing_files(report: Report, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["out.pdf", "out", "missing/out.json"])
-def test_what_cannot_be_written_is_refused(report: Report, tmp_path: Path, name: str) -> None:
+def test_what_cannot_be_written_is_refused(report, tmp_path, name):
     with pytest.raises(GraphDoctorError):
         report.save(tmp_path / name)
 
 
-def test_str_and_repr_are_short(report: Report) -> None:
+def test_str_and_repr_are_short(report):
     assert len(str(report).splitlines()) <= 3
     assert re.fullmatch(
         r"<graphdoctor\.Report of .*: 1 call, 2 graphs, 1 break site, .*>", repr(report)
     )
 
 
-def test_the_recording_lives_as_long_as_the_report() -> None:
+def test_the_recording_lives_as_long_as_the_report():
     report = graphdoctor.explain(lambda x: x + 1, torch.ones(2))
     folder = report._folder.path
     assert (folder / "trace").is_dir()

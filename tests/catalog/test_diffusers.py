@@ -4,7 +4,6 @@ says."""
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-def test_autoencoder_and_packed_image_transformer_are_written(tmp_path: Path) -> None:
+def test_autoencoder_and_packed_image_transformer_are_written(tmp_path):
     family_of = families("diffusers")
     assert family_of["UNet2DConditionModel"] == "unets"
     assert family_of["FluxTransformer2DModel"] == "transformers"
@@ -40,7 +39,7 @@ def test_autoencoder_and_packed_image_transformer_are_written(tmp_path: Path) ->
     ],
     ids=["list of samples", "fewer chosen layers", "channels last", "smaller groups"],
 )
-def test_model_with_special_inputs_is_written(name: str, said: str) -> None:
+def test_model_with_special_inputs_is_written(name, said):
     from graphdoctor.catalog import diffusers as catalog
     from graphdoctor.catalog.search import find_program
 
@@ -51,7 +50,7 @@ def test_model_with_special_inputs_is_written(name: str, said: str) -> None:
 
 
 @pytest.mark.slow
-def test_configuration_has_few_layers_and_widths_that_fit_heads() -> None:
+def test_configuration_has_few_layers_and_widths_that_fit_heads():
     from graphdoctor.catalog import diffusers as catalog
 
     class Net:
@@ -64,7 +63,7 @@ def test_configuration_has_few_layers_and_widths_that_fit_heads() -> None:
             block_out_channels: tuple[int, ...] = (128, 512),
             use_bias: bool = True,
             class_count: int | None = None,
-        ) -> None:
+        ):
             pass
 
     assert next(catalog._configurations(Net)) == {
@@ -97,9 +96,7 @@ def test_configuration_has_few_layers_and_widths_that_fit_heads() -> None:
         ),
     ],
 )
-def test_what_a_model_says_of_a_width_corrects_it(
-    message: str, right: tuple[str, int] | None
-) -> None:
+def test_what_a_model_says_of_a_width_corrects_it(message, right):
     from graphdoctor.catalog import diffusers as catalog
 
     assert catalog._right_width(message, {"image": 4, "text": 37, "tokens": 8}) == right

@@ -24,9 +24,7 @@ _FAMILIES = {
 @pytest.mark.parametrize(
     ("library", "architecture"), [("timm", "tnt"), ("torchvision", "segmentation.lraspp")]
 )
-def test_the_smallest_model_of_a_module_is_written_without_weights(
-    library: str, architecture: str, tmp_path: Path
-) -> None:
+def test_the_smallest_model_of_a_module_is_written_without_weights(library, architecture, tmp_path):
     pytest.importorskip(library)
     family_of = families(library)
     assert family_of.items() >= _FAMILIES[library].items()

@@ -35,7 +35,7 @@ class TextAndImages:
         """What it takes."""
 
 
-def test_images_come_with_as_many_tokens_as_the_model_says() -> None:
+def test_images_come_with_as_many_tokens_as_the_model_says():
     trying = candidates(TextAndImages())
     first = next(trying)
     assert "torch.randn(2, 3, 56, 56)" in first.body
@@ -50,8 +50,8 @@ def test_images_come_with_as_many_tokens_as_the_model_says() -> None:
     assert second.notes == ("It is called with text and images.",)
 
 
-def test_none_argument_where_the_model_fails_is_added() -> None:
-    def fails(extra_mask: Any = None) -> None:
+def test_none_argument_where_the_model_fails_is_added():
+    def fails(extra_mask=None):
         extra_mask.sum()
 
     trying = candidates(TextAndImages())
@@ -63,7 +63,7 @@ def test_none_argument_where_the_model_fails_is_added() -> None:
     assert '"extra_mask"' in better.body
 
 
-def test_a_size_is_what_a_kernel_expects() -> None:
+def test_a_size_is_what_a_kernel_expects():
     trying = candidates(TextAndImages())
     next(trying)
     better = trying.send(
@@ -72,7 +72,7 @@ def test_a_size_is_what_a_kernel_expects() -> None:
     assert "torch.randn(2, 1, 56, 56)" in better.body
 
 
-def test_the_last_resort_is_what_the_model_requires() -> None:
+def test_the_last_resort_is_what_the_model_requires():
     class Sparse:
         main_input_name = "states"
         config = Config(hidden_size=32)

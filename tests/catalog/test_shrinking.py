@@ -8,7 +8,6 @@ from graphdoctor.catalog.transformers_settings import (
     LARGEST_VOCABULARY,
     STRENGTHS,
     Settings,
-    Strength,
     shrunk,
 )
 from tests.each import for_each
@@ -38,7 +37,7 @@ def small(values: dict[str, Any], **parts: Settings) -> dict[str, Any]:
     return {**values, **shrunk(Settings(values, parts), SMALLEST)}
 
 
-def test_heads_still_fill_the_hidden_size_and_share_keys() -> None:
+def test_heads_still_fill_the_hidden_size_and_share_keys():
     new = small(DECODER)
     assert new["num_attention_heads"] * new["head_dim"] == new["hidden_size"] < 256
     assert new["num_attention_heads"] % new["num_key_value_heads"] == 0
@@ -46,7 +45,7 @@ def test_heads_still_fill_the_hidden_size_and_share_keys() -> None:
     assert new["num_hidden_layers"] == 2
 
 
-def test_a_width_that_two_configurations_share_stays_shared() -> None:
+def test_a_width_that_two_configurations_share_stays_shared():
     vision = {
         "hidden_size": 1024,
         "num_attention_heads": 16,
@@ -61,7 +60,7 @@ def test_a_width_that_two_configurations_share_stays_shared() -> None:
     assert changes["image_token_id"] < LARGEST_VOCABULARY
 
 
-def test_special_tokens_stay_apart_and_inside_the_vocabulary() -> None:
+def test_special_tokens_stay_apart_and_inside_the_vocabulary():
     new = small(DECODER)
     tokens = [new["bos_token_id"], *new["eos_token_id"]]
     assert new["vocab_size"] == LARGEST_VOCABULARY
@@ -138,7 +137,7 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def test_only_what_is_large_becomes_small() -> None:
+def test_only_what_is_large_becomes_small():
     assert {case: small(values) for case, values in UNCHANGED.items()} == UNCHANGED
     assert {case: small(values) for case, (values, _) in CHANGED.items()} == {
         case: expected for case, (_, expected) in CHANGED.items()
@@ -154,13 +153,13 @@ def test_only_what_is_large_becomes_small() -> None:
         ([7, 7, 23], [0, 1]),
     ],
 )
-def test_layers_that_others_refer_to_are_there(indices: list[int], expected: list[int]) -> None:
+def test_layers_that_others_refer_to_are_there(indices, expected):
     new = small({"num_hidden_layers": 24, "out_indices": indices})
     assert new["out_indices"] == expected
     assert new["num_hidden_layers"] == max(2, len(set(indices)))
 
 
-def test_sections_of_a_rotary_embedding_follow_the_heads() -> None:
+def test_sections_of_a_rotary_embedding_follow_the_heads():
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
     new = small(
         {
@@ -175,12 +174,12 @@ def test_sections_of_a_rotary_embedding_follow_the_heads() -> None:
     assert new["rope_parameters"]["rope_theta"] == 1e6
 
 
-def test_what_is_computed_from_others_is_left_to_be_computed() -> None:
+def test_what_is_computed_from_others_is_left_to_be_computed():
     settings = Settings({**DECODER, "head_dim": 128}, computed=frozenset({"head_dim"}))
     assert "head_dim" not in shrunk(settings, SMALLEST)
 
 
-def test_part_of_any_class_says_which_it_is() -> None:
+def test_part_of_any_class_says_which_it_is():
     parts = {
         "text_config": Settings({"num_hidden_layers": 12}, model_type="bert"),
         "vision_config": Settings({}),
@@ -190,12 +189,12 @@ def test_part_of_any_class_says_which_it_is() -> None:
     }
 
 
-def test_the_weakest_takes_layers_alone() -> None:
+def test_the_weakest_takes_layers_alone():
     assert shrunk(Settings(DECODER), STRENGTHS[-1]) == {"num_hidden_layers": 2}
 
 
 @for_each("strength", STRENGTHS)
-def test_every_strength_takes_any_settings(strength: Strength) -> None:
+def test_every_strength_takes_any_settings(strength):
     assert shrunk(Settings({}), strength) == {}
     assert (
         shrunk(
@@ -208,7 +207,7 @@ def test_every_strength_takes_any_settings(strength: Strength) -> None:
     )
 
 
-def test_heads_can_keep_their_channels() -> None:
+def test_heads_can_keep_their_channels():
     strength = next(strength for strength in STRENGTHS if strength.heads)
     values = {
         "hidden_size": 4096,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-def test_models_with_relations_and_pooling_are_written_and_run(tmp_path: Path) -> None:
+def test_models_with_relations_and_pooling_are_written_and_run(tmp_path):
     family_of = families("torch-geometric")
     assert family_of["GCN"] == "models"
     assert family_of["RGCNConv"] == family_of["DenseGCNConv"] == "convolutions"
@@ -33,11 +32,11 @@ def test_models_with_relations_and_pooling_are_written_and_run(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_what_an_error_asks_for_is_given() -> None:
+def test_what_an_error_asks_for_is_given():
     from graphdoctor.catalog import torch_geometric as catalog
 
     class Needs:
-        def __init__(self, channels: int, **more: object) -> None:
+        def __init__(self, channels: int, **more):
             if "num_layers" not in more:
                 raise ValueError("Argument `num_layers` must be given")
             if more.get("cached", True):
@@ -45,7 +44,7 @@ def test_what_an_error_asks_for_is_given() -> None:
             if "deg" not in more:
                 raise TypeError("Inner.__init__() missing 1 required positional argument: 'deg'")
 
-        def forward(self, x: object) -> None: ...
+        def forward(self, x): ...
 
     first = next(catalog._models(Needs, "import needs"))
     assert "num_layers=2, cached=False, deg=torch.ones(8, dtype=torch.long)" in " ".join(
@@ -54,12 +53,12 @@ def test_what_an_error_asks_for_is_given() -> None:
 
 
 @pytest.mark.slow
-def test_inputs_fit_what_a_forward_gathers() -> None:
+def test_inputs_fit_what_a_forward_gathers():
     from graphdoctor.catalog import torch_geometric as catalog
 
-    def atoms(z: object, pos: object, batch: object = None) -> None: ...
-    def dense(x: object, adj: object) -> None: ...
-    def gathered(y_soft: object, *args: object) -> None: ...
+    def atoms(z, pos, batch=None): ...
+    def dense(x, adj): ...
+    def gathered(y_soft, *args): ...
 
     assert "z = torch.randint(1, 10, (32,))" in next(catalog._calls(atoms)).body
     assert "x = torch.randn(4, 8, 16)" in next(catalog._calls(dense)).body

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from graphdoctor.probe.record.errors import RequestError
-from graphdoctor.probe.replay.arguments import InDtype, WithBatch, batch_size_of, cast_module
+from graphdoctor.probe.replay.arguments import InDtype, WithBatch, batch_size_of
 from graphdoctor.probe.target.options import dtype_named
 from graphdoctor.probe.target.targets import lacks_batch
 from tests.each import for_each
@@ -28,22 +28,22 @@ class Frozen:
 class Callable(SimpleNamespace):
     """As torch-geometric's ``Data``, which can be called."""
 
-    def __call__(self) -> None: ...
+    def __call__(self): ...
 
 
-def function(x: Any, y: Any = None, **kwargs: Any) -> Any:
+def function(x, y=None, **kwargs):
     return x
 
 
-def in_bfloat16(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def in_bfloat16(*args, **kwargs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return InDtype(torch.bfloat16, function)((args, kwargs))
 
 
-def with_batch(size: int, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def with_batch(size: int, *args, **kwargs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return WithBatch(size, function, lambda _: None)((args, kwargs))
 
 
-def test_only_floating_point_tensors_are_converted() -> None:
+def test_only_floating_point_tensors_are_converted():
     args, kwargs = in_bfloat16(
         torch.ones(2), torch.ones(2, dtype=torch.int64), z=torch.ones(2, dtype=torch.complex64)
     )
@@ -66,14 +66,14 @@ def test_only_floating_point_tensors_are_converted() -> None:
         lambda x: Callable(x=x),
     ],
 )
-def test_tensors_are_found_in_containers_and_objects(make: Any) -> None:
+def test_tensors_are_found_in_containers_and_objects(make):
     (value,), _ = in_bfloat16(make(torch.ones(2)))
     expected = make(torch.ones(2, dtype=torch.bfloat16))
     assert type(value) is type(expected)
     assert str(value) == str(expected)
 
 
-def test_containers_and_objects_stay_the_same_objects() -> None:
+def test_containers_and_objects_stay_the_same_objects():
     held, inner = SimpleNamespace(x=torch.ones(2)), [torch.ones(2)]
     args, _ = in_bfloat16(held, (inner,))
     assert args[0] is held
@@ -81,7 +81,7 @@ def test_containers_and_objects_stay_the_same_objects() -> None:
     assert held.x.dtype is inner[0].dtype is torch.bfloat16
 
 
-def test_a_tensor_in_several_places_or_calls_stays_one() -> None:
+def test_a_tensor_in_several_places_or_calls_stays_one():
     change, x = InDtype(torch.bfloat16, function), torch.ones(2)
     (first, (inner,)), kwargs = change(((x, [x]), {"z": {"x": x}}))
     assert first is inner is kwargs["z"]["x"]
@@ -90,7 +90,7 @@ def test_a_tensor_in_several_places_or_calls_stays_one() -> None:
     assert second is first
 
 
-def test_what_is_ours_stays_even_if_a_replay_converts_it() -> None:
+def test_what_is_ours_stays_even_if_a_replay_converts_it():
     change, held = InDtype(torch.bfloat16, function), [torch.ones(2)]
     change(((held,), {}))
     ours = held[0]
@@ -100,7 +100,7 @@ def test_what_is_ours_stays_even_if_a_replay_converts_it() -> None:
     assert ours.dtype is torch.float64
 
 
-def test_a_leaf_that_requires_a_gradient_stays_one() -> None:
+def test_a_leaf_that_requires_a_gradient_stays_one():
     parameter = torch.nn.Parameter(torch.ones(2))
     marked = torch.ones(2, requires_grad=True) * 2
     marked.mark = "kept"
@@ -110,41 +110,30 @@ def test_a_leaf_that_requires_a_gradient_stays_one() -> None:
     assert other.mark == "kept"
 
 
-def test_tensors_that_share_memory_still_do() -> None:
+def test_shared_memory_and_strides_stay():
     whole = torch.arange(12.0).reshape(4, 3)
     (all_of_it, part), _ = in_bfloat16(whole, whole[1:, 1:])
     all_of_it[3, 2] = 50.0
-    assert part[2, 1] == 50.0
-    assert part.stride() == (3, 1)
-
-
-def test_strides_stay() -> None:
+    assert (part[2, 1], part.stride()) == (50.0, (3, 1))
     image = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last)
-    (cast,), _ = in_bfloat16(image)
-    (resized,), _ = with_batch(5, image)
-    assert cast.is_contiguous(memory_format=torch.channels_last)
-    assert resized.shape == (5, 3, 4, 4)
-    assert resized.is_contiguous(memory_format=torch.channels_last)
+    for changed, size in ((in_bfloat16(image), 2), (with_batch(5, image), 5)):
+        ((value,), _) = changed
+        assert value.shape == (size, 3, 4, 4)
+        assert value.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_module_among_the_arguments_is_converted() -> None:
-    module = torch.nn.Linear(2, 2)
-    in_bfloat16(torch.ones(2), module)
-    assert module.weight.dtype is torch.bfloat16
-
-
-def test_a_modules_complex_and_integer_tensors_stay() -> None:
+def test_a_module_is_converted_but_for_complex_and_integer_tensors():
     module = torch.nn.BatchNorm1d(2)
     module.register_buffer("angles", torch.ones(2, dtype=torch.complex64))
-    cast_module(module, torch.float16)
+    in_bfloat16(torch.ones(2), module)
     dtypes = {name: value.dtype for name, value in module.state_dict().items()}
-    assert dtypes["weight"] is dtypes["running_mean"] is torch.float16
+    assert dtypes["weight"] is dtypes["running_mean"] is torch.bfloat16
     assert dtypes["num_batches_tracked"] is torch.int64
     assert dtypes["angles"] is torch.complex64
 
 
-def test_a_dtype_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_a_dtype_that_the_device_lacks_is_refused(monkeypatch):
+    def refuse(*_, **__):
         raise TypeError("Cannot convert a MPS Tensor to float64 dtype.\nUse float32.")
 
     assert dtype_named("float64", torch.device("cpu")) is torch.float64
@@ -187,19 +176,17 @@ def test_a_dtype_that_the_device_lacks_is_refused(monkeypatch: pytest.MonkeyPatc
         ([(1, 3, 8, 8), (5,)], None),
     ],
 )
-def test_the_batch_is_the_size_that_explains_all_others(
-    shapes: list[tuple[int, ...]], size: int | None
-) -> None:
+def test_the_batch_is_the_size_that_explains_all_others(shapes, size):
     assert batch_size_of(shapes) == size
 
 
-def test_rows_are_repeated_and_cut() -> None:
+def test_rows_are_repeated_and_cut():
     x = torch.arange(3.0)[:, None]
-    assert with_batch(5, x)[0][0].flatten().tolist() == [0, 1, 2, 0, 1]
-    assert with_batch(2, x)[0][0].flatten().tolist() == [0, 1]
+    for size, rows in ((5, [0, 1, 2, 0, 1]), (2, [0, 1])):
+        assert with_batch(size, x)[0][0].flatten().tolist() == rows
 
 
-def test_tensors_without_the_batch_stay() -> None:
+def test_tensors_without_the_batch_stay():
     x, mask, scalar = torch.ones(2, 16, 8), torch.ones(16, 16), torch.tensor(1.0)
     args, kwargs = with_batch(7, x, mask, scalar=scalar, mask=torch.ones(2, 16, dtype=torch.bool))
     assert args[0].shape == (7, 16, 8)
@@ -208,7 +195,7 @@ def test_tensors_without_the_batch_stay() -> None:
     assert (kwargs["mask"].shape, kwargs["mask"].dtype) == ((7, 16), torch.bool)
 
 
-def test_later_calls_change_the_tensors_of_the_first() -> None:
+def test_later_calls_change_the_tensors_of_the_first():
     changed: list[str] = []
     change = WithBatch(
         3, function, lambda leaves: changed.extend(leaf.expression for leaf in leaves)
@@ -224,7 +211,7 @@ def test_later_calls_change_the_tensors_of_the_first() -> None:
     assert (x.shape[0], y[0].shape[0], y[1].shape[0]) == (3, 3, 5)
 
 
-def test_tied_rows_stay_tied() -> None:
+def test_tied_rows_stay_tied():
     x = torch.arange(8.0).reshape(2, 4)
     (whole, part), _ = with_batch(3, x, x[:, 1:3])
     assert part.tolist() == [[1, 2], [5, 6], [1, 2]]
@@ -233,7 +220,7 @@ def test_tied_rows_stay_tied() -> None:
     assert part.stride() == (4, 1)
 
 
-def test_views_of_other_rows_are_made_alone() -> None:
+def test_views_of_other_rows_are_made_alone():
     x = torch.arange(8.0).reshape(4, 2)
     (left, right), _ = with_batch(3, x[:2], x[2:])
     assert (left.tolist(), right.tolist()) == ([[0, 1], [2, 3], [0, 1]], [[4, 5], [6, 7], [4, 5]])
@@ -257,9 +244,7 @@ def test_views_of_other_rows_are_made_alone() -> None:
         (2**61, (torch.ones(2, 3),), "unusable_batch", {"tensor": "x"}),
     ],
 )
-def test_a_call_without_a_clear_batch_is_refused(
-    size: int, args: Any, code: str, values: dict[str, Any]
-) -> None:
+def test_a_call_without_a_clear_batch_is_refused(size, args, code, values):
     with pytest.raises(RequestError) as caught:
         with_batch(size, *args)
     assert caught.value.code == code
@@ -281,5 +266,5 @@ def test_a_call_without_a_clear_batch_is_refused(
         (torch.ones(0, 16), True),
     ],
 )
-def test_what_is_returned_can_speak_against_a_batch(output: object, is_lacking: bool) -> None:
+def test_what_is_returned_can_speak_against_a_batch(output, is_lacking):
     assert lacks_batch(output, 5) is is_lacking

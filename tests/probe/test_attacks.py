@@ -15,7 +15,7 @@ from graphdoctor.probe.target.snapshot import FreshCopies
 pytestmark = pytest.mark.slow
 
 
-def forward(x: Any, batch: Any, mask: Any = None, scale: float = 1.0) -> None: ...
+def forward(x, batch, mask=None, scale: float = 1.0): ...
 
 
 def calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -36,7 +36,7 @@ def calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     }
 
 
-def values(call: Any) -> dict[str, Any]:
+def values(call) -> dict[str, Any]:
     args, kwargs = call
     named = dict(zip(("x", "batch", "mask"), args, strict=False)) | kwargs
     return {name: tensor.detach() for name, tensor in tensors_in(named).items()}
@@ -51,7 +51,7 @@ def is_same(arguments: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", calls())
-def test_attack_code_makes_the_attacked_call(name: str) -> None:
+def test_attack_code_makes_the_attacked_call(name):
     call = calls()[name]
     wrong = []
     for attack, again in zip(
@@ -77,7 +77,7 @@ def test_attack_code_makes_the_attacked_call(name: str) -> None:
     assert wrong == []
 
 
-def test_integers_stay_between_those_of_the_program() -> None:
+def test_integers_stay_between_those_of_the_program():
     call = calls()["a dict with indices and a keyword"]
     for attack in attacks_of(call, forward):
         with attack.make(FreshCopies().call(call)) as made:
@@ -85,7 +85,7 @@ def test_integers_stay_between_those_of_the_program() -> None:
         assert index.numel() == 0 or (index.min() >= 0 and index.max() <= 5), attack.text
 
 
-def test_most_important_comes_first_and_tensorless_calls_stay_unattacked() -> None:
+def test_most_important_comes_first_and_tensorless_calls_stay_unattacked():
     texts = [attack.text for attack in attacks_of(calls()["floats"], forward)]
     assert texts[:3] == [
         "nothing is changed",

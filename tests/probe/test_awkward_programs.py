@@ -7,13 +7,11 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import RunCli
 from tests.sections import sections
 
 pytestmark = pytest.mark.slow
@@ -50,7 +48,7 @@ def problems(document: Report) -> list[str]:
 
 
 @pytest.fixture
-def explain(run_cli: RunCli, tmp_path: Path) -> Callable[..., tuple[int, Report | None, str]]:
+def explain(run_cli, tmp_path):
     def run(name: str, text: str, *command: str) -> tuple[int, Report | None, str]:
         path = tmp_path / f"{re.sub(r'[^a-z]+', '_', name)}.py"
         path.write_text(text)

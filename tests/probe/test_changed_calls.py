@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.conftest import RunCli
 from tests.sections import texts_beside
 
 (PROGRAM,) = texts_beside(__file__)
@@ -15,14 +13,14 @@ SHOWN = "torch.bfloat16 torch.complex64 torch.float32 (3, 4) [0, 1, {}]"
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
+def program(tmp_path):
     path = tmp_path / "model.py"
     path.write_text(PROGRAM)
     return path
 
 
 @pytest.mark.slow
-def test_fixes_are_tried_in_the_runs_dtype_and_batch_size(run_cli: RunCli, program: Path) -> None:
+def test_fixes_are_tried_in_the_runs_dtype_and_batch_size(run_cli, program):
     done = run_cli(
         "fix", "model.py:call", "--dtype", "bf16", "--batch", "3", "--no-timing", "--format", "json"
     )
@@ -40,7 +38,7 @@ def test_fixes_are_tried_in_the_runs_dtype_and_batch_size(run_cli: RunCli, progr
 
 
 @pytest.mark.slow
-def test_batch_that_does_not_fit_is_reported(run_cli: RunCli, program: Path) -> None:
+def test_batch_that_does_not_fit_is_reported(run_cli, program):
     done = run_cli(
         "explain", "model.py:pooled", "--input", "f32[4,8]", "--batch", "5", "--format", "json"
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 import torch
 
 from graphdoctor.probe.replay.equal_sizes import EqualSizes
+from tests.each import for_each
 
 _INDEX = """
 def f(x, idx, charge):
@@ -23,7 +22,7 @@ def f(x, idx, charge):
 
 
 @pytest.fixture
-def looked(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
+def looked(tmp_path):
     def run(
         text: str, *calls: tuple[Any, ...], refused: tuple[int, ...] = ()
     ) -> list[dict[str, Any]]:
@@ -36,12 +35,12 @@ def looked(tmp_path: Path) -> Callable[..., list[dict[str, Any]]]:
         spec.loader.exec_module(module)
         equal, before = EqualSizes(), sys.gettrace()
 
-        def local(frame: FrameType, event: str, _: object) -> Any:
+        def local(frame: FrameType, event: str, _):
             if event == "line":
                 equal.look(frame)
             return local
 
-        def enter(frame: FrameType, _: str, __: object) -> Any:
+        def enter(frame: FrameType, _: str, __):
             is_own = frame.f_code.co_filename == str(path)
             return local if is_own and equal.has_sites(frame.f_code) else None
 
@@ -61,25 +60,19 @@ def _call(atoms: int, molecules: int, *index: int) -> tuple[torch.Tensor, ...]:
     return torch.zeros(atoms, 3), torch.tensor(index), torch.zeros(molecules)
 
 
-def test_the_size_that_is_equal_in_each_call_is_found(
-    looked: Callable[..., list[dict[str, Any]]],
-) -> None:
+def test_only_a_size_that_is_equal_in_each_call_is_found(looked):
     [equality] = looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 2, 2))
     assert (equality["function"], equality["text"]) == ("f", "int(idx[-1].item()) + 1")
     assert equality["names"] == ["charge.shape[0]"]
     assert (equality["count"], equality["is_varied"]) == (2, True)
-
-
-def test_a_size_that_differs_on_a_varied_input_is_left(
-    looked: Callable[..., list[dict[str, Any]]],
-) -> None:
     # Not sorted, so the last index isn't the highest.
     assert looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 2, 0, 1, 1, 0)) == []
+    # Unless the program refuses that call.
+    [equality] = looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 1, 0), refused=(1,))
+    assert equality["names"] == ["charge.shape[0]"]
 
 
-def test_a_size_that_is_equal_by_chance_is_dropped(
-    looked: Callable[..., list[dict[str, Any]]],
-) -> None:
+def test_a_size_that_is_equal_by_chance_is_dropped(looked):
     first = (torch.zeros(2, 3), torch.tensor([0, 1]), torch.zeros(2))
     [equality] = looked(_INDEX, first)
     assert equality["names"] == ["x.shape[0]", "idx.shape[0]", "charge.shape[0]"]
@@ -88,30 +81,29 @@ def test_a_size_that_is_equal_by_chance_is_dropped(
     assert equality["names"] == ["charge.shape[0]"]
 
 
-def test_a_call_that_the_program_refuses_says_nothing(
-    looked: Callable[..., list[dict[str, Any]]],
-) -> None:
-    [equality] = looked(_INDEX, *(_call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 1, 0)), refused=(1,))
-    assert equality["names"] == ["charge.shape[0]"]
+_NOTHING = [
+    (_INDEX, _call(4, 2, 0, 0, 1, -3)),  # negative
+    ("def f(x, y):\n    return x.mean().item()\n", (torch.full((2,), 2.0), 2)),  # a fraction
+    (
+        "def f(x):\n    for _ in range(3):\n        n = x.max().item()\n",
+        (torch.tensor([7]),),
+    ),  # its own
+]
 
 
-def test_a_negative_number_and_a_fraction_equal_no_size(
-    looked: Callable[..., list[dict[str, Any]]],
-) -> None:
-    assert looked(_INDEX, _call(4, 2, 0, 0, 1, -3)) == []
-    assert looked("def f(x, y):\n    return x.mean().item()\n", (torch.full((2,), 2.0), 2)) == []
+@for_each("text, call", _NOTHING)
+def test_what_equals_no_other_size_says_nothing(looked, text, call):
+    assert looked(text, call) == []
 
 
-def test_a_read_that_raises_says_nothing(looked: Callable[..., list[dict[str, Any]]]) -> None:
+def test_a_read_that_raises_says_nothing(looked):
     text = "def f(x, y):\n    return int(x[-1].item()) if len(x) else 0\n"
     assert looked(text, (torch.zeros(0), 0)) == []
     [equality] = looked(text, (torch.zeros(0), 0), (torch.tensor([2]), 2))
     assert (equality["names"], equality["count"]) == (["y"], 1)
 
 
-def test_value_dependent_lengths_are_found_in_dictionaries_and_modules(
-    looked: Callable[..., list[dict[str, Any]]],
-) -> None:
+def test_value_dependent_lengths_are_found_in_dictionaries_and_modules(looked):
     text = """
 import torch
 def f(net, data):
@@ -129,23 +121,7 @@ def f(net, data):
     assert repeated["names"] == ['data["idx"].shape[0]']
 
 
-def test_what_has_effects_is_not_run_once_more(looked: Callable[..., list[dict[str, Any]]]) -> None:
+def test_what_has_effects_is_not_run_once_more(looked):
     taken = torch.tensor([3, 4, 5])
-    assert (
-        looked(
-            "def f(values, n):\n    return int(next(values)), n.pop().item()\n",
-            (iter(taken), [taken[0]]),
-        )
-        == []
-    )
-
-
-def test_a_number_does_not_equal_its_own_variable(
-    looked: Callable[..., list[dict[str, Any]]],
-) -> None:
-    assert (
-        looked(
-            "def f(x):\n    for _ in range(3):\n        n = x.max().item()\n", (torch.tensor([7]),)
-        )
-        == []
-    )
+    text = "def f(values, n):\n    return int(next(values)), n.pop().item()\n"
+    assert looked(text, (iter(taken), [taken[0]])) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,26 +18,26 @@ pytestmark = pytest.mark.slow
 VARIED, MUTATED, RAISING = texts_beside(__file__)
 
 
-def _read(folder: Path, program: str, **asked: Any) -> Recording:
+def _read(folder: Path, program: str, **asked) -> Recording:
     return read_recording(
         recorded(folder, program, Measured(coverage=True, lanes=True), **asked), picture=True
     )
 
 
 @pytest.fixture(scope="module")
-def varied(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def varied(tmp_path_factory):
     return _read(tmp_path_factory.mktemp("varied"), VARIED)
 
 
 @pytest.fixture(scope="module")
-def mutated(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def mutated(tmp_path_factory):
     return _read(
         tmp_path_factory.mktemp("mutated"), MUTATED, name="f", backend="aot_eager", backward=True
     )
 
 
 @pytest.fixture(scope="module")
-def raising(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def raising(tmp_path_factory):
     return _read(tmp_path_factory.mktemp("raising"), RAISING, name="f")
 
 

@@ -10,7 +10,6 @@ import py_compile
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,7 +35,7 @@ EDITED = "# a line more\ndef value():\n    return 'edited'\n"
 
 def output_of(
     folder: Path, program: str, edits: dict[Path, bytes], *, env: dict[str, str] | None = None
-) -> Any:
+):
     """What a program prints as JSON, run with edits laid over files; modules are imported from
     ``folder``."""
     patches = {}
@@ -54,14 +53,14 @@ def output_of(
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     made = tmp_path / "program"
     made.mkdir()
     (made / "mine.py").write_text(PLAIN)
     return made
 
 
-def test_import_gets_edited_text_and_the_disk_stays(folder: Path) -> None:
+def test_import_gets_edited_text_and_the_disk_stays(folder):
     path, edits = folder / "mine.py", {folder / "mine.py": EDITED.encode()}
     (folder / "other.py").write_text(PLAIN)
     program = "import mine, other\nfound = [mine.value(), mine.__file__, mine.value.__code__.co_filename, other.value()]\n"
@@ -79,7 +78,7 @@ def test_import_gets_edited_text_and_the_disk_stays(folder: Path) -> None:
         assert output_of(folder, f"print(json.dumps({loaded}))", edits) == "edited"
 
 
-def test_inspect_shows_the_edited_lines(folder: Path) -> None:
+def test_inspect_shows_the_edited_lines(folder):
     program = (
         "import inspect, linecache, mine\n"
         "linecache.checkcache()\n"
@@ -92,7 +91,7 @@ def test_inspect_shows_the_edited_lines(folder: Path) -> None:
     assert first == "# a line more\n"
 
 
-def test_a_traceback_shows_the_edited_lines(folder: Path) -> None:
+def test_a_traceback_shows_the_edited_lines(folder):
     program = (
         "import traceback, mine\n"
         "try:\n    mine.value()\nexcept ZeroDivisionError:\n    print(json.dumps(traceback.format_exc()))"
@@ -103,7 +102,7 @@ def test_a_traceback_shows_the_edited_lines(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["TIMESTAMP", "UNCHECKED_HASH"])
-def test_compiled_files_are_passed_by_and_none_is_written(folder: Path, mode: str) -> None:
+def test_compiled_files_are_passed_by_and_none_is_written(folder, mode):
     path = folder / "mine.py"
     cached = py_compile.compile(
         str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode[mode]
@@ -135,7 +134,7 @@ ENCODED = {
 }
 
 
-def test_text_is_read_as_python_reads_files(folder: Path) -> None:
+def test_text_is_read_as_python_reads_files(folder):
     paths = {
         folder / f"case_{number}.py": content
         for number, (content, _) in enumerate(ENCODED.values())
@@ -155,7 +154,7 @@ def test_text_is_read_as_python_reads_files(folder: Path) -> None:
     }
 
 
-def test_a_file_behind_a_link_is_known_by_either_name(folder: Path, tmp_path: Path) -> None:
+def test_a_file_behind_a_link_is_known_by_either_name(folder, tmp_path):
     (tmp_path / "linked").symlink_to(folder, target_is_directory=True)
     program = "import inspect, mine\nprint(json.dumps([mine.value(), mine.__file__, inspect.getsource(mine)]))"
     linked = tmp_path / "linked"
@@ -164,7 +163,7 @@ def test_a_file_behind_a_link_is_known_by_either_name(folder: Path, tmp_path: Pa
         assert output == ["edited", str(imported / "mine.py"), EDITED]
 
 
-def test_modules_of_a_package_are_laid_over_one_by_one(folder: Path) -> None:
+def test_modules_of_a_package_are_laid_over_one_by_one(folder):
     package = folder / "package" / "inner"
     package.mkdir(parents=True)
     (folder / "package" / "__init__.py").write_text("from .inner import value\n")
@@ -177,13 +176,13 @@ def test_modules_of_a_package_are_laid_over_one_by_one(folder: Path) -> None:
     assert output_of(folder, program, {package / "__init__.py": init})[0] == "package.inner"
 
 
-def test_unparsable_edit_fails_as_the_file_would(folder: Path) -> None:
+def test_unparsable_edit_fails_as_the_file_would(folder):
     program = "try:\n    import mine\nexcept SyntaxError as error:\n    print(json.dumps([error.filename, error.lineno]))"
     path = folder / "mine.py"
     assert output_of(folder, program, {path: b"# one\nx = = 1\n"}) == [str(path), 2]
 
 
-def test_futures_of_the_overlay_are_not_those_of_the_file(folder: Path) -> None:
+def test_futures_of_the_overlay_are_not_those_of_the_file(folder):
     program = "import mine\nprint(json.dumps(str(mine.f.__annotations__)))"
     assert (
         output_of(folder, program, {folder / "mine.py": b"def f(x: int): ...\n"})
@@ -191,7 +190,7 @@ def test_futures_of_the_overlay_are_not_those_of_the_file(folder: Path) -> None:
     )
 
 
-def test_the_module_needs_the_standard_library_only() -> None:
+def test_the_module_needs_the_standard_library_only():
     spec = importlib.util.spec_from_file_location("overlay", OVERLAY)
     assert spec is not None
     assert "torch" not in OVERLAY.read_text().partition('"""\n\n')[2].partition("def ")[0]

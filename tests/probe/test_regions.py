@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 torch = pytest.importorskip("torch")
 
@@ -23,13 +22,13 @@ from tests.each import for_each
 class Block(nn.Module):
     """A layer."""
 
-    def __init__(self, width: int = 4, *, has_shortcut: bool = False, index: int = 0) -> None:
+    def __init__(self, width: int = 4, *, has_shortcut: bool = False, index: int = 0):
         super().__init__()
         self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
         self.shortcut = nn.Linear(width, width) if has_shortcut else None
         self.index = index
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return x + self.second(self.first(x).relu())
 
 
@@ -40,12 +39,12 @@ class OtherBlock(Block):
 class Stack(nn.Module):
     """Layers in a list."""
 
-    def __init__(self, layers: Iterable[nn.Module]) -> None:
+    def __init__(self, layers: Iterable[nn.Module]):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.head = nn.Linear(4, 2)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         for layer in self.layers:
             x = layer(x)
         return self.head(x)
@@ -54,29 +53,29 @@ class Stack(nn.Module):
 class Pair(nn.Module):
     """Two modules."""
 
-    def __init__(self, left: nn.Module, right: nn.Module) -> None:
+    def __init__(self, left: nn.Module, right: nn.Module):
         super().__init__()
         self.left, self.right = left, right
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return self.left(x) + self.right(x)
 
 
 class Leaf(nn.Module):
     """A layer with parameters of its own and no submodules."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(4))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return x * self.weight
 
 
 class Activation(nn.Module):
     """A layer without parameters."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return x.relu()
 
 
@@ -121,17 +120,17 @@ FOUND = {
 }
 
 
-def test_the_outermost_modules_that_repeat_are_blocks(snapshot: SnapshotAssertion) -> None:
+def test_the_outermost_modules_that_repeat_are_blocks(snapshot):
     assert "\n".join(f"{case}: {paths_of(module)}" for case, module in FOUND.items()) == snapshot
 
 
 class Counting:
     """A backend that counts graphs."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.graphs = 0
 
-    def __call__(self, graph: Any, _inputs: object) -> Callable[..., Any]:
+    def __call__(self, graph, _inputs) -> Callable[..., Any]:
         self.graphs += 1
         return graph.forward
 
@@ -163,9 +162,7 @@ class Counting:
         "wrapped",
     ],
 )
-def test_instances_share_what_is_compiled_and_compute_the_same(
-    module: nn.Module, graphs: int
-) -> None:
+def test_instances_share_what_is_compiled_and_compute_the_same(module, graphs):
     torch._dynamo.reset()
     backend, x = Counting(), torch.randn(2, 3, 4)
     module.eval()
@@ -184,27 +181,27 @@ def test_instances_share_what_is_compiled_and_compute_the_same(
 
 
 @pytest.mark.slow
-def test_hooks_and_blocks_that_return_nothing_work_as_before() -> None:
+def test_hooks_and_blocks_that_return_nothing_work_as_before():
     class Noting(nn.Module):
-        def __init__(self, notes: list[Any]) -> None:
+        def __init__(self, notes: list[Any]):
             super().__init__()
             self.linear, self.notes = nn.Linear(4, 4), notes
 
-        def forward(self, x: Any) -> None:
+        def forward(self, x):
             self.notes.append(self.linear(x))
 
     class Net(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.notes: list[Any] = []
             self.parts = nn.ModuleList(Noting(self.notes) for _ in range(3))
             self.seen = 0
             self.parts[1].register_forward_hook(self.see)
 
-        def see(self, *_: object) -> None:
+        def see(self, *_):
             self.seen += 1
 
-        def forward(self, x: Any) -> list[Any]:
+        def forward(self, x) -> list[Any]:
             self.notes.clear()
             for part in self.parts:
                 part(x)
@@ -221,7 +218,7 @@ def test_hooks_and_blocks_that_return_nothing_work_as_before() -> None:
     assert backend.graphs
 
 
-def test_nothing_is_compiled_where_nothing_repeats() -> None:
+def test_nothing_is_compiled_where_nothing_repeats():
     module = Stack([Block()])
     with pytest.raises(RequestError, match="'target': 'Stack', 'is_module': True"):
         compile_regions(module)
@@ -230,7 +227,7 @@ def test_nothing_is_compiled_where_nothing_repeats() -> None:
         compile_regions(lambda x: x)
 
 
-def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
+def test_blocks_are_described_for_whoever_reads_the_recording():
     module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)))
     assert described_blocks(repeated_blocks(module)) == [
         RepeatedBlocks(
@@ -254,7 +251,7 @@ def test_blocks_are_described_for_whoever_reads_the_recording() -> None:
         Pair(Stack(Block() for _ in range(3)), Stack(Block() for _ in range(3))),
     ],
 )
-def test_a_container_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
+def test_a_container_is_a_list_of_all_blocks_alone(module):
     (described,) = described_blocks(repeated_blocks(module))
     assert described.container is None
 
@@ -262,12 +259,12 @@ def test_a_container_is_a_list_of_all_blocks_alone(module: nn.Module) -> None:
 class Property(nn.Module):
     """A layer whose ``forward`` is a property, which nobody may read but to call it."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.linear, self.is_callable = nn.Linear(4, 4), False
 
     @property
-    def forward(self) -> Any:
+    def forward(self):
         assert self.is_callable
         return lambda x: self.linear(x).relu()
 
@@ -275,7 +272,7 @@ class Property(nn.Module):
 class Unfinished(nn.Module):
     """A layer without ``forward``."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.linear = nn.Linear(4, 4)
 
@@ -288,7 +285,7 @@ def patched() -> nn.Module:
 
 
 @for_each("make", [Property, Unfinished, patched])
-def test_a_forward_that_is_no_plain_function_is_not_read(make: Callable[[], nn.Module]) -> None:
+def test_a_forward_that_is_no_plain_function_is_not_read(make):
     (described,) = described_blocks(repeated_blocks(nn.Sequential(*(make() for _ in range(3)))))
     assert described.compiled_as == ("forward" if make is Unfinished else "module")
 
@@ -296,7 +293,7 @@ def test_a_forward_that_is_no_plain_function_is_not_read(make: Callable[[], nn.M
 @pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize("make", [Property, patched])
-def test_a_forward_that_is_no_plain_function_runs_as_before(make: Callable[[], nn.Module]) -> None:
+def test_a_forward_that_is_no_plain_function_runs_as_before(make):
     torch._dynamo.reset()
     module, x, backend = nn.Sequential(*(make() for _ in range(3))), torch.randn(2, 4), Counting()
     for block in module:

@@ -6,7 +6,6 @@ import logging
 import os
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ def compare(mine: Results, other: Results, rounding: Rounding | None = None) -> 
     return plain(comparing.compared(mine, other, rounding))
 
 
-def of(value: Any) -> Results:
+def of(value) -> Results:
     result = Results()
     result.add_call(value)
     return result
@@ -45,7 +44,7 @@ def written(kind: str, text: str) -> Results:
     return result
 
 
-def state(module: Any, **attributes: Any) -> Results:
+def state(module, **attributes) -> Results:
     """What a module keeps after the calls."""
     vars(module).update(attributes)
     result = Results()
@@ -53,7 +52,7 @@ def state(module: Any, **attributes: Any) -> Results:
     return result
 
 
-def compared(mine: Any, other: Any) -> dict[str, Any]:
+def compared(mine, other) -> dict[str, Any]:
     """The only difference of two outputs."""
     [difference] = compare(of(mine), of(other))["differences"]
     return difference
@@ -63,7 +62,7 @@ def detail_of(difference: dict[str, Any]) -> str | None:
     return detail_text(read_fact(Difference, difference))
 
 
-def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path) -> None:
+def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path):
     first = of({"loss": torch.ones(3), "name": "x", "none": None})
     second = of({"loss": torch.ones(3) + 1e-7, "name": "x", "none": None})
     first.save(tmp_path / "first.pt")
@@ -93,9 +92,7 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path: Path)
         ({}, "call 1, output['a']", None, "is missing"),
     ],
 )
-def test_what_differs_is_named(
-    mine: Any, where: str, largest: float | None, detail: str | None
-) -> None:
+def test_what_differs_is_named(mine, where, largest, detail):
     difference = compared(mine, {"a": torch.zeros(2)})
     assert (
         difference["kind"],
@@ -105,7 +102,7 @@ def test_what_differs_is_named(
     ) == ("outputs", where, largest, detail)
 
 
-def test_containers_must_match_and_the_largest_difference_is_reported() -> None:
+def test_containers_must_match_and_the_largest_difference_is_reported():
     assert compared([torch.zeros(2)], (torch.zeros(2),))["where"] == "call 1, structure"
     difference = compared([torch.ones(2), torch.full((2,), 5.0)], [torch.zeros(2), torch.zeros(2)])
     assert (difference["where"], difference["largest"]) == ("call 1, output[1]", 5.0)
@@ -113,18 +110,18 @@ def test_containers_must_match_and_the_largest_difference_is_reported() -> None:
 
 
 @pytest.mark.parametrize("both", [float("nan"), float("inf")])
-def test_equal_non_finite_elements_are_no_difference(both: float) -> None:
+def test_equal_non_finite_elements_are_no_difference(both):
     difference = compared(torch.tensor([both, 1.0]), torch.tensor([both, 3.0]))
     assert (difference["largest"], detail_of(difference)) == (2.0, None)
 
 
-def test_tensors_inside_objects_of_the_program_are_compared() -> None:
+def test_tensors_inside_objects_of_the_program_are_compared():
     @dataclass
     class Loss:
         value: Any
 
     class Plain:
-        def __init__(self, value: Any) -> None:
+        def __init__(self, value):
             self.value = value
 
     for kind in (Loss, Plain):
@@ -133,8 +130,8 @@ def test_tensors_inside_objects_of_the_program_are_compared() -> None:
         )
 
 
-def test_state_is_parameters_buffers_gradients_and_plain_attributes() -> None:
-    def changed(change: Any = lambda module: None) -> Results:
+def test_state_is_parameters_buffers_gradients_and_plain_attributes():
+    def changed(change=lambda module: None) -> Results:
         module = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
         module.seen, module.cache, module.losses, module._last = (
             1,
@@ -166,33 +163,26 @@ def test_state_is_parameters_buffers_gradients_and_plain_attributes() -> None:
         ] == [where]
 
 
-def test_an_argument_that_a_call_mutates_is_kept() -> None:
-    def run(factor: float) -> Results:
-        arguments = tensors_in({"x": [torch.ones(2)], "n": 3})
+def test_an_argument_that_a_call_mutates_is_kept():
+    def run(factor, before=1.0):
+        arguments = tensors_in({"x": [torch.full((2,), before)], "n": 3})
         copies = copies_of(arguments)
-        arguments["x[0]"].mul_(factor)
+        arguments["x[0]"].copy_(factor * torch.ones(2))
         result = Results()
         result.add_call(None)
         result.add_arguments(copies, arguments)
         return result
 
     assert compare(run(1.0), run(1.0))["kinds"] == ["outputs"]
-    assert (
-        compare(run(2.0), run(3.0))["differences"][0]["where"] == "call 1, argument x[0] after it"
-    )
+    [difference] = compare(run(2.0), run(3.0))["differences"]
+    assert difference["where"] == "call 1, argument x[0] after it"
     assert compare(run(1.0), run(3.0))["differences"][0]["presence"] == "missing"
+    # Zeros written over NaN are a change.
+    assert list(run(0.0, before=float("nan")).values["state"])
+    assert not run(float("nan"), before=float("nan")).values["state"]
 
 
-def test_zeros_that_a_call_writes_over_nan_are_a_change() -> None:
-    arguments = {"x": torch.full((2,), float("nan")), "y": torch.full((2,), float("nan"))}
-    copies = copies_of(arguments)
-    arguments["x"].zero_()
-    result = Results()
-    result.add_arguments(copies, arguments)
-    assert list(result.values["state"]) == ["call 0, argument x after it"]
-
-
-def test_gradients_are_weighted_alike_in_every_dtype() -> None:
+def test_gradients_are_weighted_alike_in_every_dtype():
     x = torch.randn(4, requires_grad=True)
     gradients = gradients_of(torch.softmax(x, 0), {}, {"x": x})
     assert gradients["x"] is not None
@@ -205,7 +195,7 @@ def test_gradients_are_weighted_alike_in_every_dtype() -> None:
     assert set(gradients) == {"weight", "bias", "other.weight", "other.bias"}
     assert gradients["other.weight"] is None
 
-    def weighted(dtype: Any) -> Any:
+    def weighted(dtype):
         module = torch.nn.Linear(3, 2, bias=False).to(dtype)
         torch.nn.init.ones_(module.weight)
         return gradients_of(module(torch.ones(4, 3, dtype=dtype)), {"": module}, {})["weight"]
@@ -218,10 +208,10 @@ def test_gradients_are_weighted_alike_in_every_dtype() -> None:
         torch.set_default_dtype(torch.float32)
 
 
-def test_modules_are_found_in_closures_and_globals() -> None:
+def test_modules_are_found_in_closures_and_globals():
     model = torch.nn.Linear(2, 2)
 
-    def step(x: Any) -> Any:
+    def step(x):
         return model(x)
 
     assert modules_of(step) == {"model": model}
@@ -229,7 +219,7 @@ def test_modules_are_found_in_closures_and_globals() -> None:
     assert modules_of(model.forward) == {"self": model}
 
 
-def test_printed_text_is_compared_by_lines() -> None:
+def test_printed_text_is_compared_by_lines():
     first, *others = [written("stdout", text) for text in ("a\nb\nc\n", "a\nc\n", "a\nb\nd\n")]
     details = [detail_of(compare(result, first)["differences"][0]) for result in others]
     assert details == ["2 of 3 lines; the first missing one: 'b'", "'d' instead of 'c'"]
@@ -241,46 +231,47 @@ def test_printed_text_is_compared_by_lines() -> None:
         ("c 3\na 1\n", "other"), ("a 1\nb 2\nc 3\nd\n", "other"), ("", "fewer"),
     ],
 )  # fmt: skip
-def test_how_a_text_differs_is_said(text: str, change: str) -> None:
+def test_how_a_text_differs_is_said(text, change):
     [difference] = compare(written("logs", text), written("logs", "a 1\nb 2\nc 3\n"))["differences"]
     assert (difference["kind"], difference["change"]) == ("logs", change)
 
 
-def rounding(precise: Any, eager: Any, *others: Any, judged: Judged = "changed") -> Rounding:
+def rounding(precise, eager, *others, judged: Judged = "changed") -> Rounding:
     return Rounding(of(precise), of(eager), [of(other) for other in others], judged=judged)
 
 
-def test_diverging_float64_run_says_nothing_of_rounding() -> None:
-    eager = torch.tensor([1.0, 2.0])
-    elsewhere = rounding(torch.tensor([0.2, 5.0], dtype=torch.float64), eager)
-    assert compare(of(torch.tensor([1.0, 2.1])), of(eager), elsewhere)["differences"]
+@for_each(
+    "precise, eager, mine, judged, is_same",
+    [
+        # A run that diverges says nothing of rounding.
+        ([0.2, 5.0], [1.0, 2.0], [1.0, 2.1], "changed", False),
+        # The untouched program may lose half the digits.
+        ([100.0], [100.001], [100.02], "untouched", True),
+        ([100.0], [100.001], [100.09], "untouched", False),
+    ],
+)
+def test_a_float64_run_measures_what_it_computes_alike(precise, eager, mine, judged, is_same):
+    eager = torch.tensor(eager)
+    measure = rounding(torch.tensor(precise, dtype=torch.float64), eager, judged=judged)
+    assert (not compare(of(torch.tensor(mine)), of(eager), measure)["differences"]) is is_same
 
 
-def test_the_untouched_program_may_lose_half_the_digits() -> None:
-    precise, eager = torch.tensor([100.0], dtype=torch.float64), torch.tensor([100.001])
-    measure = rounding(precise, eager, judged="untouched")
-    assert not compare(of(torch.tensor([100.02])), of(eager), measure)["differences"]
-    assert compare(of(torch.tensor([100.09])), of(eager), measure)["differences"]
+def test_near_zero_value_is_measured_by_its_kinds_largest():
+    large = torch.tensor([1e4])
+    precise = large.double(), torch.zeros(1, dtype=torch.float64)
+    eager = (large, torch.tensor([3e-4]))
+    for value, is_same in ((-5e-4, True), (2e-3, False)):
+        mine = (large, torch.tensor([value]))
+        differences = compare(of(mine), of(eager), rounding(precise, eager))["differences"]
+        assert (not differences) is is_same
 
 
-def test_near_zero_value_is_measured_by_its_kinds_largest() -> None:
-    precise = (torch.tensor([1e4], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
-    measure = rounding(precise, (torch.tensor([1e4]), torch.tensor([3e-4])))
-    mine = (torch.tensor([1e4]), torch.tensor([-5e-4]))
-    assert not compare(of(mine), of((torch.tensor([1e4]), torch.tensor([3e-4]))), measure)[
-        "differences"
-    ]
-    assert compare(
-        of((mine[0], torch.tensor([2e-3]))), of((mine[0], torch.tensor([3e-4]))), measure
-    )["differences"]
-
-
-def test_attribute_set_only_by_torch_or_edits_is_ignored() -> None:
+def test_attribute_set_only_by_torch_or_edits_is_ignored():
     mine = state(torch.nn.Identity(), seen=1, _is_torch_compile=True, kept=[1])
     assert compare(mine, state(torch.nn.Identity(), seen=1))["differences"] == []
 
 
-def test_logs_and_warnings_are_kept_but_torchs_are_not() -> None:
+def test_logs_and_warnings_are_kept_but_torchs_are_not():
     with kept_texts() as texts:
         logging.getLogger("net").warning("shape %s", (2, 3))
         logging.getLogger("torch._dynamo").warning("of torch, by %s", "the test")
@@ -296,7 +287,7 @@ def test_logs_and_warnings_are_kept_but_torchs_are_not() -> None:
     assert lines[-2:] == ["UserWarning: slow", "really"]
 
 
-def test_once_per_process_warning_is_not_kept() -> None:
+def test_once_per_process_warning_is_not_kept():
     was = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
@@ -309,9 +300,7 @@ def test_once_per_process_warning_is_not_kept() -> None:
     assert texts()["logs"] == "UserWarning: mine"
 
 
-def test_a_warning_is_written_alike_wherever_an_edit_moves_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch):
     shown: list[tuple[Any, ...]] = []
     monkeypatch.setattr(warnings, "showwarning", lambda *rest: shown.append(rest))
     with kept_texts() as texts:
@@ -333,7 +322,7 @@ def test_a_warning_is_written_alike_wherever_an_edit_moves_it(
         ({"times": [1.0], "all": [1.0]}, "other"),
     ],
 )
-def test_what_modules_keep_differs_in_numbers_or_by_less(mine: dict[str, Any], change: str) -> None:
+def test_what_modules_keep_differs_in_numbers_or_by_less(mine, change):
     before = state(torch.nn.Module(), times={"a": 1.0}, all=[1.0])
     [difference] = compare(state(torch.nn.Module(), **mine), before)["differences"]
     assert (difference["kind"], difference["change"]) == ("state", change)
@@ -353,7 +342,7 @@ def test_what_modules_keep_differs_in_numbers_or_by_less(mine: dict[str, Any], c
         (torch.tensor([1.0, float("nan"), 0.0], dtype=torch.float64), False),
     ],
 )
-def test_bits_are_compared(mine: Any, is_equal: bool) -> None:
+def test_bits_are_compared(mine, is_equal):
     expected = torch.tensor([1.0, float("nan"), 0.0])
     texts = {"stdout": "said otherwise"}
     result = of((mine, 3, torch.tensor(True), torch.ones(2, 3, dtype=torch.bfloat16).t()))
@@ -362,7 +351,7 @@ def test_bits_are_compared(mine: Any, is_equal: bool) -> None:
     assert compare(result, reference)["is_bitwise_equal"] is is_equal
 
 
-def test_too_large_outputs_are_not_listed_as_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_outputs_are_not_listed_as_compared(monkeypatch):
     monkeypatch.setattr("graphdoctor.probe.replay.results._MAX_BYTES", 4)
     comparison = compare(of(torch.ones(9)), of(torch.ones(9)))
     assert (comparison["kinds"], comparison["note"]) == (

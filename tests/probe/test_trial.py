@@ -21,39 +21,30 @@ from graphdoctor.probe.target.targets import Call, TargetError
 EVENTS = Mock(spec=EventFile)
 
 
-def function(x: Any, scale: float = 1.0, items: Any = None) -> Any:
+def function(x, scale: float = 1.0, items=None):
     return x * scale
 
 
-def plan(**changes: Any) -> dict[str, Any]:
+def plan(**changes) -> dict[str, Any]:
     return {"outputs": "unused", "references": {}, **changes}
 
 
-def test_a_number_becomes_a_tensor_wherever_it_is_given() -> None:
-    trial = Trial(plan(tensors=["L['scale']"]), function)
-    x = torch.ones(2)
-    for call in (((x, 2.0), {}), ((x,), {"scale": 2.0})):
-        args, kwargs = trial.changed(call)
-        value = kwargs.get("scale", args[1] if len(args) > 1 else None)
-        assert torch.is_tensor(value)
-        assert value.item() == 2.0
-
-
-def test_a_default_that_is_not_given_stays_as_it_is() -> None:
-    call = ((torch.ones(2),), {})
-    assert Trial(plan(tensors=["L['scale']"]), function).changed(call) == call
-
-
-def test_default_after_any_arguments_is_unchanged() -> None:
-    def function(*items: Any, scale: float = 1.0) -> Any:
+def test_a_number_that_is_given_becomes_a_tensor():
+    def gathering(*items, scale=1.0):
         return items[0] * scale
 
-    trial = Trial(plan(tensors=["L['scale']"]), function)
-    assert not any(map(torch.is_tensor, trial.changed(((1.0, 2.0), {}))[0]))
-    assert torch.is_tensor(trial.changed(((1.0, 2.0), {"scale": 2.0}))[1]["scale"])
+    x = torch.ones(2)
+    change = Trial(plan(tensors=["L['scale']"]), function).changed
+    for args, kwargs in (change(((x, 2.0), {})), change(((x,), {"scale": 2.0}))):
+        value = kwargs.get("scale", args[-1])
+        assert (torch.is_tensor(value), value.item()) == (True, 2.0)
+    assert change(((x,), {})) == ((x,), {})
+    change = Trial(plan(tensors=["L['scale']"]), gathering).changed
+    assert not any(map(torch.is_tensor, change(((1.0, 2.0), {}))[0]))
+    assert torch.is_tensor(change(((1.0, 2.0), {"scale": 2.0}))[1]["scale"])
 
 
-def test_an_item_inside_containers_is_changed_in_a_copy() -> None:
+def test_an_item_inside_containers_is_changed_in_a_copy():
     strided = torch.ones(2, 3).t()
     items = {"a": [strided, 1]}
     args, _ = Trial(plan(contiguous=["L['items']['a'][0]"]), function).changed(
@@ -63,7 +54,7 @@ def test_an_item_inside_containers_is_changed_in_a_copy() -> None:
     assert items["a"][0] is strided
 
 
-def test_kept_tensor_gets_the_values_of_each_call() -> None:
+def test_kept_tensor_gets_the_values_of_each_call():
     trial = Trial(plan(buffers=["L['x']"]), function)
     first, second = torch.ones(3), torch.zeros(3)
     (kept, *_), _ = trial.changed(((first,), {}))
@@ -78,40 +69,36 @@ def test_kept_tensor_gets_the_values_of_each_call() -> None:
     assert trial.changed(((needs_gradient,), {}))[0][0] is needs_gradient
 
 
-def test_tensors_are_marked_static_and_dims_above_one_dynamic() -> None:
-    x, y = torch.ones(4, 1), torch.ones(4, 1)
-    marks = [("L['x']", 0), ("L['items'][0]", 1)]
-    trial = Trial(plan(static=["L['x']", "L['scale']"], marks=marks), function)
-    (same, *_), _ = trial.changed(((x, 1.0, [y]), {}))
-    assert same is x
-    assert x._dynamo_static_input_type is not None
-    assert x._dynamo_dynamic_indices == {0}
-    assert not hasattr(y, "_dynamo_dynamic_indices")
-
-
 class Cache:
-    def __init__(self, *keys: Any) -> None:
+    def __init__(self, *keys):
         self.layers = [{"k": key} for key in keys]
 
 
-def test_tensors_in_containers_objects_and_the_module_itself_are_marked() -> None:
+def test_tensors_in_containers_objects_and_the_module_are_marked():
     class Net(torch.nn.Module):
-        def forward(self, x: Any, cache: Any) -> Any:
+        def forward(self, x, cache, scale=1.0):
             return x
 
-    net, cache = Net(), Cache(torch.ones(2, 5))
+    net, x, cache = Net(), torch.ones(4, 1), Cache(torch.ones(2, 5), torch.ones(4, 1))
     net.seen = [torch.ones(1, 3)]
-    marks = [
-        ("L['cache'].layers[0]['k']", 1),
-        ("L['cache'].layers[1]['k']", 1),
+    layers = "L['cache'].layers"
+    sources = (
+        ("L['x']", 0),
+        (f"{layers}[0]['k']", 1),
+        (f"{layers}[1]['k']", 1),
         ("L['self'].seen[0]", 1),
-    ]
-    Trial(plan(marks=marks), net).changed(((torch.ones(2), cache), {}))
-    assert cache.layers[0]["k"]._dynamo_dynamic_indices == {1}
-    assert net.seen[0]._dynamo_dynamic_indices == {1}
+    )
+    trial = Trial(plan(static=["L['x']", "L['scale']"], marks=sources), net)
+    (same, *_), _ = trial.changed(((x, cache), {}))
+    assert same is x
+    assert x._dynamo_static_input_type is not None
+    marked = [x, cache.layers[0]["k"], net.seen[0]]
+    assert [it._dynamo_dynamic_indices for it in marked] == [{0}, {1}, {1}]
+    # A size of 1 can't be dynamic.
+    assert not hasattr(cache.layers[1]["k"], "_dynamo_dynamic_indices")
 
 
-def test_only_an_argument_can_be_marked() -> None:
+def test_only_an_argument_can_be_marked():
     # A cache that is still empty has nothing to mark.
     call: Call = ((torch.ones(2), 1.0, Cache()), {})
     Trial(plan(marks=[("L['items'].layers[0]['k']", 1)]), function).changed(call)
@@ -120,7 +107,7 @@ def test_only_an_argument_can_be_marked() -> None:
             Trial(plan(marks=[(source, 0)]), function).changed(call)
 
 
-def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> Replay:
+def replayed(folder: Path, name: str, scales: Sequence[float], **more) -> Replay:
     """What came of calls that multiply by what the replay has for each."""
     weight = torch.ones(2, requires_grad=True)
     references = {of: str(folder / of) for of in ("eager",) if (folder / of).exists()}
@@ -134,7 +121,7 @@ def replayed(folder: Path, name: str, scales: Sequence[float], **more: Any) -> R
     return trial.finish({"stdout": "line\n" * len(scales)})
 
 
-def test_an_earlier_run_is_compared_beside_a_later_one(tmp_path: Path) -> None:
+def test_an_earlier_run_is_compared_beside_a_later_one(tmp_path):
     replayed(tmp_path, "eager", [1, 2, 3])
     [output, gradient] = replayed(tmp_path, "one", [1, 5, 3]).compared["eager"].differences
     assert (output.where, output.largest) == ("call 2, output", 3.0)
@@ -146,8 +133,8 @@ def test_an_earlier_run_is_compared_beside_a_later_one(tmp_path: Path) -> None:
     assert (difference.kind, difference.presence) == ("gradients", "missing")
 
 
-def test_what_a_call_writes_to_a_default_is_compared(tmp_path: Path) -> None:
-    def function(x: Any, seen: Any = torch.zeros(2)) -> Any:  # noqa: B008
+def test_what_a_call_writes_to_a_default_is_compared(tmp_path):
+    def function(x, seen=torch.zeros(2)):  # noqa: B008
         return seen.add_(x)
 
     for name in ("eager", "mine"):
@@ -165,7 +152,7 @@ def test_what_a_call_writes_to_a_default_is_compared(tmp_path: Path) -> None:
     assert (difference.kind, difference.where) == ("state", "call 1, argument seen after it")
 
 
-def test_float64_call_sees_earlier_writes_to_its_input() -> None:
+def test_float64_call_sees_earlier_writes_to_its_input():
     shared = [torch.ones(2)]
     trial = Trial(plan(is_float64=True), function)
     for expected in (1.5, 2.25):
@@ -175,14 +162,14 @@ def test_float64_call_sees_earlier_writes_to_its_input() -> None:
         assert shared[0].tolist() == [expected] * 2
 
 
-def test_in_float64_everything_that_a_target_uses_is() -> None:
+def test_in_float64_everything_that_a_target_uses_is():
     class Net(torch.nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.layer = torch.nn.Linear(2, 2)
             self.seen = [torch.ones(2)]
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x):
             return self.layer(x) + self.seen[0] * torch.ones(2)
 
     net = Net()
@@ -195,25 +182,24 @@ def test_in_float64_everything_that_a_target_uses_is() -> None:
     assert torch.ones(2).dtype == torch.float32
 
 
-def test_random_draws_of_a_call_dont_affect_the_next() -> None:
+def test_random_draws_of_a_call_dont_affect_the_next():
     drawn_inputs = []
     for count in (0, 1, 5):
         trial = Trial(plan(), function)
         torch.manual_seed(7)
-        inputs = []
+        drawn_inputs.append([])
         for _ in range(2):
-            inputs.append(torch.rand(1).item())
+            drawn_inputs[-1].append(torch.rand(1).item())
             with trial.seeded(0):
-                drawn = torch.rand(count).tolist()
-            assert drawn == torch.rand(count, generator=torch.Generator().manual_seed(0)).tolist()
-        drawn_inputs.append(inputs)
+                drawn = torch.rand(count)
+            assert drawn.equal(torch.rand(count, generator=torch.Generator().manual_seed(0)))
     assert drawn_inputs[0] == drawn_inputs[1] == drawn_inputs[2]
 
 
-def test_random_numbers_differ_by_call_and_repeat_by_trial() -> None:
+def test_random_numbers_differ_by_call_and_repeat_by_trial():
     drawn: list[float] = []
 
-    def target(x: Any) -> None:
+    def target(x):
         drawn.append(torch.rand(1).item())
 
     for _ in range(2):
@@ -228,7 +214,7 @@ def test_random_numbers_differ_by_call_and_repeat_by_trial() -> None:
     assert len(set(drawn)) == 3
 
 
-def test_a_replay_says_whether_its_calls_draw_random_numbers(tmp_path: Path) -> None:
+def test_a_replay_says_whether_its_calls_draw_random_numbers(tmp_path):
     for draw, is_random in (
         (lambda: torch.rand(1), True),
         (random.random, True),
@@ -242,7 +228,7 @@ def test_a_replay_says_whether_its_calls_draw_random_numbers(tmp_path: Path) -> 
         assert trial.finish({}).draws_random is is_random
 
 
-def test_a_shaken_run_begins_with_other_last_digits() -> None:
+def test_a_shaken_run_begins_with_other_last_digits():
     net, x = torch.nn.Linear(2, 2), torch.tensor([0.1, 0.2])
     before = [net.weight.detach().clone(), x.clone()]
     trial = Trial(plan(shaken=1), net)

@@ -97,18 +97,14 @@ class TestDoctor:
         finally:
             self.end()
         place, arguments, diagnosis = str(self._marker), self._marker, recording.diagnosis
+        broken = []
         if (limit := arguments.max_breaks) is not None:
-            fail_if(
-                expectations.breaks(diagnosis, limit=limit, own_code=arguments.own_code),
-                self._context,
-                place=place,
-            )
+            own_code = arguments.own_code
+            broken.append(expectations.breaks(diagnosis, limit=limit, own_code=own_code))
         if (limit := arguments.max_recompiles) is not None:
-            fail_if(
-                expectations.recompiles(diagnosis, limit=limit, is_empty_allowed=False),
-                self._context,
-                place=place,
-            )
+            broken.append(expectations.recompiles(diagnosis, limit=limit, is_empty_allowed=False))
+        for expectation in broken:
+            fail_if(expectation, self._context, place=place)
         if arguments.min_coverage is not None:
             if not self._compiled:
                 with failing_by_name():
@@ -128,7 +124,10 @@ class TestDoctor:
         ended = [recording for recording in self._made if recording.has_ended]
         if not ended:
             return None
-        file = folder / f"{_file_name(self._context.name)}.html"
+        # Valid on every file system, and different for each node id.
+        name = self._context.name
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[-_MAX_NAME:]
+        file = folder / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.html"
         folder.mkdir(parents=True, exist_ok=True)
         ended[-1].report().save(file)
         return file
@@ -168,57 +167,34 @@ class TestDoctor:
 def opened(item: pytest.Item) -> Iterator[TestDoctor]:
     """A doctor for one test, starting from a fresh Dynamo. Restores torch's state at the end."""
     __tracebackhide__ = True
-    with contextlib.ExitStack() as put_back:
-        put_back.enter_context(_trace_not_captured())
-        with failing_by_name():
-            arguments = arguments_of(item.get_closest_marker("graphdoctor"))
-            put_back.enter_context(_isolated(arguments))
-        doctor = TestDoctor(item, arguments)
-        put_back.callback(doctor.close)
-        yield doctor
-
-
-@contextlib.contextmanager
-def _trace_not_captured() -> Iterator[None]:
-    """Keep torch's trace out of the log that pytest shows for a failing test.
-
-    Since 9.1 pytest also listens to loggers that don't propagate (``catching_logs``,
-    ``_pytest/logging.py``, 9.2).
-    """
 
     def is_other_log(record: logging.LogRecord) -> bool:
         return record.name != "torch.__trace"
 
     with contextlib.ExitStack() as put_back:
+        # Since 9.1 pytest also shows the log of loggers that don't propagate, as torch's trace
+        # (``catching_logs``, ``_pytest/logging.py``, 9.2).
         for handler in logging.root.handlers:
             if type(handler).__module__.startswith("_pytest."):
                 handler.addFilter(is_other_log)
                 put_back.callback(handler.removeFilter, is_other_log)
-        yield
-
-
-@contextlib.contextmanager
-def _isolated(arguments: MarkerArguments) -> Iterator[None]:
-    try:
-        from graphdoctor.probe.record.errors import RequestError
-        from graphdoctor.probe.ways_in.in_process import isolated
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise GraphDoctorError(
-            "torch isn't installed here, so nothing can be compiled.",
-            hint='pytest.importorskip("torch") skips a test if torch is missing.',
-        ) from None
-    with contextlib.ExitStack() as put_back:
-        try:
-            put_back.enter_context(isolated(arguments.config))
-        except RequestError as error:
-            message, hint = words(error.code, error.values, PYTHON)
-            raise GraphDoctorError(f"{arguments}: {message}", hint=hint) from None
-        yield
-
-
-def _file_name(node_id: str) -> str:
-    """A file name for a node id: valid on every file system, and different for each node id."""
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", node_id).strip("-.")[-_MAX_NAME:]
-    return f"{plain}-{hashlib.sha256(node_id.encode()).hexdigest()[:8]}"
+        with failing_by_name():
+            arguments = arguments_of(item.get_closest_marker("graphdoctor"))
+            try:
+                from graphdoctor.probe.record.errors import RequestError
+                from graphdoctor.probe.ways_in.in_process import isolated
+            except ModuleNotFoundError as error:
+                if error.name != "torch":
+                    raise
+                raise GraphDoctorError(
+                    "torch isn't installed here, so nothing can be compiled.",
+                    hint='pytest.importorskip("torch") skips a test if torch is missing.',
+                ) from None
+            try:
+                put_back.enter_context(isolated(arguments.config))
+            except RequestError as error:
+                message, hint = words(error.code, error.values, PYTHON)
+                raise GraphDoctorError(f"{arguments}: {message}", hint=hint) from None
+        doctor = TestDoctor(item, arguments)
+        put_back.callback(doctor.close)
+        yield doctor

@@ -42,32 +42,8 @@ _MAX_CARDS = 4
 _MIN_WIDTH = 60
 
 
-def broken_text(broken: Broken, *, place: str, width: int) -> str:
-    """The failure text."""
-    buffer = StringIO()
-    console = Console(
-        file=buffer,
-        width=max(width, _MIN_WIDTH),
-        force_terminal=False,
-        force_jupyter=False,
-        color_system=None,
-    )
-    # Not wrapped: pytest's summary shows the first line, and editors link a path.
-    for line in (f"expected {broken.expected}, found {broken.found}", f"  {place}"):
-        console.print(clean(line), markup=False, highlight=False, soft_wrap=True)
-    if broken.hint:
-        write(console, clean(broken.hint))
-    cards = list(clusters(broken.findings))
-    for cluster in cards[:_MAX_CARDS]:
-        write(console, Text())
-        write_parts(card_of(cluster), console)
-    if len(cards) > _MAX_CARDS:
-        write(console, Text(f"\nand {counted(len(cards) - _MAX_CARDS, 'more finding')}"))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().rstrip().splitlines())
-
-
-_RUNNERS = (
-    *(
+_RUNNERS = frozenset(
+    [
         "pytest",
         "_pytest",
         "pluggy",
@@ -77,8 +53,9 @@ _RUNNERS = (
         "unittest",
         "asyncio",
         "anyio",
-    ),
-    *("pytest_asyncio", "graphdoctor"),
+        "pytest_asyncio",
+        "graphdoctor",
+    ]
 )
 
 
@@ -156,11 +133,30 @@ def fail_if(broken: Broken | None, context: TestContext, *, place: str | None = 
     the test.
     """
     __tracebackhide__ = True
-    if broken is not None:
-        shown = place or callers_line(context.root)
-        raise pytest.fail.Exception(
-            broken_text(broken, place=shown, width=context.width), pytrace=False
-        )
+    if broken is None:
+        return
+    buffer = StringIO()
+    console = Console(
+        file=buffer,
+        width=max(context.width, _MIN_WIDTH),
+        force_terminal=False,
+        force_jupyter=False,
+        color_system=None,
+    )
+    # Not wrapped: pytest's summary shows the first line, and editors link a path.
+    expected = f"expected {broken.expected}, found {broken.found}"
+    for line in (expected, f"  {place or callers_line(context.root)}"):
+        console.print(clean(line), markup=False, highlight=False, soft_wrap=True)
+    if broken.hint:
+        write(console, clean(broken.hint))
+    cards = list(clusters(broken.findings))
+    for cluster in cards[:_MAX_CARDS]:
+        write(console, Text())
+        write_parts(card_of(cluster), console)
+    if len(cards) > _MAX_CARDS:
+        write(console, Text(f"\nand {counted(len(cards) - _MAX_CARDS, 'more finding')}"))
+    lines = buffer.getvalue().rstrip().splitlines()
+    raise pytest.fail.Exception("\n".join(map(str.rstrip, lines)), pytrace=False)
 
 
 class AssertableRecording:
@@ -196,12 +192,11 @@ class AssertableRecording:
         torch's limit.
         """
         __tracebackhide__ = True
-        fail_if(
-            expectations.recompiles(
-                self.diagnosis, limit=limit, is_empty_allowed=self._may_be_empty
-            ),
-            self.context,
+        is_empty_allowed = self._may_be_empty
+        broken = expectations.recompiles(
+            self.diagnosis, limit=limit, is_empty_allowed=is_empty_allowed
         )
+        fail_if(broken, self.context)
 
 
 class RecordedBlock(AssertableRecording, BlockRecording):
@@ -248,12 +243,8 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
     ) -> None:
         self.compiled = compiled
         self.context = recording.context
-        self._function, self._arguments, self._recording, self._end = (
-            function,
-            arguments,
-            recording,
-            end,
-        )
+        self._function, self._arguments = function, arguments
+        self._recording, self._end = recording, end
         self._measure: Callable[[], Report] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -182,8 +182,9 @@ class WithBatch(_Replacing):
             ]
         except (RuntimeError, TypeError) as error:
             name, line = leaves[0].expression, first_line(error)
-            values = {"batch": self._size, "tensor": name, "error": line}
-            raise RequestError("unusable_batch", **values) from None
+            raise RequestError(
+                "unusable_batch", batch=self._size, tensor=name, error=line
+            ) from None
 
 
 def batch_size_of(shapes: Sequence[Sequence[int]]) -> int | None:

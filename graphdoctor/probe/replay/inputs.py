@@ -258,7 +258,7 @@ def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Proper
 def _plain_property(leaf: Leaf) -> Property:
     value, kind = leaf.value, type(leaf.value)
     name = {str: "text", bool: "flag", int: "number", float: "number"}.get(kind, "value")
-    members = leaf.choices or (list(kind) if isinstance(value, enum.Enum) else ())
+    members = leaf.choices or (type(value) if isinstance(value, enum.Enum) else ())
     others = [(choice, False) for choice in members if choice != value][:_MAX_CHOICES]
     if others:
         name = "text" if kind is str else "value"
@@ -274,9 +274,13 @@ def _plain_property(leaf: Leaf) -> Property:
         return Property(leaf.expression, name, base, reason=reason)
     values = []
     for other, is_special in others:
-        edit = _Edit(leaf, lambda _, other=other: other)
+        edit = _Edit(leaf, partial(_constant, other))
         values.append(Variant(value_text(other), [edit], is_special=is_special))
     return Property(leaf.expression, name, base, [Way(values)], (1,))
+
+
+def _constant(value: Any, _: Any) -> Any:
+    return value
 
 
 def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:

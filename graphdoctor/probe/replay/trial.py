@@ -109,7 +109,12 @@ class Trial:
     def changed(self, call: Call) -> Call:
         """Change a call as the remedy wants it."""
         self._convert(None, call)
-        changes = {**_CHANGES, "buffers": self._buffered, "sizes": _resized, "marks": _marked}
+        changes: dict[str, Callable[..., Any]] = {
+            **_CHANGES,
+            "buffers": self._buffered,
+            "sizes": _resized,
+            "marks": _marked,
+        }
         for kind, change in changes.items():
             for row in self.plan.get(kind, ()):
                 # A source, with numbers for some changes.

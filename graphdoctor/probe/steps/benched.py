@@ -157,19 +157,20 @@ class Benched:
         on_compile(count)
         return function
 
-    def _compile_count(self) -> int:
-        return self._compiles if self._workload is None else self._workload.activity.compiles
-
     def _settle(self) -> tuple[list[list[float]], bool]:
         """Make all calls again and again; seconds of each call of each pass, and whether the last
         ones were steady.
         """
+
+        def compile_count() -> int:
+            return self._compiles if self._workload is None else self._workload.activity.compiles
+
         passes = [] if self._workload is None else [self._workload.durations_s]
         quiet = 0
         while quiet < _QUIET_PASSES and len(passes) < _MAX_PASSES:
-            before = self._compile_count()
+            before = compile_count()
             passes.append(self._pass())
-            quiet = quiet + 1 if self._compile_count() == before and len(passes) > 1 else 0
+            quiet = quiet + 1 if compile_count() == before and len(passes) > 1 else 0
         return passes, quiet >= _QUIET_PASSES
 
     def _pass(self) -> list[float]:

@@ -30,41 +30,37 @@ def run(workload: Workload, keep: Keep | None = None) -> bool:
     was made came back.
     """
     workload.warm_up()
-    graphs = workload.graphs
-    lanes = Lanes(workload, graphs) if workload.request["lanes"] and graphs is not None else None
-    with nullcontext() if lanes is None else closing(lanes):
-        return _run(workload, lanes, keep)
-
-
-def _run(workload: Workload, lanes: Lanes | None, keep: Keep | None) -> bool:
     request, events, trial = workload.request, workload.events, workload.trial
-    varying = Varying(workload) if request["vary"] else None
-    attacks = None if trial is None else trial.plan.get("attacks")
-    attacking = None if attacks is None else Attacking(workload, attacks)
-    has_kernels = request["kernels"] or request["stages"] or request["profile"] is not None
-    config = reports.report_config(events, has_kernels=has_kernels)
-    # What a trial's program writes is a result; a plain run's goes where it always goes.
-    with nullcontext(dict) if trial is None else kept_texts() as texts:
-        calls = workload.calls()
-        for keeping in (varying, attacking):
-            calls = calls if keeping is None else keeping.kept(calls)
-        is_complete = make_calls(workload, calls if keep is None else keep(calls), lanes)
-    reports.report_config(events, config, has_kernels=has_kernels)
-    replay = compare(workload, trial, texts()) if is_complete and trial is not None else None
-    if is_complete and varying is not None:
-        with silence():
-            varying.run()
-    workload.report_unrecorded()
-    if is_complete:
-        measure(workload, lanes)
-    if workload.cuda_graphs is not None:
-        workload.cuda_graphs.report(events)
-    reports.report_float32_precision(events)
-    # Last: what it compiles for other inputs would count in what is measured.
-    if attacking is not None and replay is not None:
-        attacking.run(replay)
-    workload.hooks.report_failures()
-    return is_complete
+    graphs = workload.graphs
+    lanes = Lanes(workload, graphs) if request["lanes"] and graphs is not None else None
+    with nullcontext() if lanes is None else closing(lanes):
+        varying = Varying(workload) if request["vary"] else None
+        attacks = None if trial is None else trial.plan.get("attacks")
+        attacking = None if attacks is None else Attacking(workload, attacks)
+        has_kernels = request["kernels"] or request["stages"] or request["profile"] is not None
+        config = reports.report_config(events, has_kernels=has_kernels)
+        # What a trial's program writes is a result; a plain run's goes where it always goes.
+        with nullcontext(dict) if trial is None else kept_texts() as texts:
+            calls = workload.calls()
+            for keeping in (varying, attacking):
+                calls = calls if keeping is None else keeping.kept(calls)
+            is_complete = make_calls(workload, calls if keep is None else keep(calls), lanes)
+        reports.report_config(events, config, has_kernels=has_kernels)
+        replay = compare(workload, trial, texts()) if is_complete and trial is not None else None
+        if is_complete and varying is not None:
+            with silence():
+                varying.run()
+        workload.report_unrecorded()
+        if is_complete:
+            measure(workload, lanes)
+        if workload.cuda_graphs is not None:
+            workload.cuda_graphs.report(events)
+        reports.report_float32_precision(events)
+        # Last: what it compiles for other inputs would count in what is measured.
+        if attacking is not None and replay is not None:
+            attacking.run(replay)
+        workload.hooks.report_failures()
+        return is_complete
 
 
 def compare(workload: Workload, trial: Trial, texts: Mapping[str, str]) -> Replay:

@@ -140,10 +140,13 @@ class _Exporting:
         # What torch says before it runs the program, or after, is about no line of it.
         stack = _stack_of(error)
         trace = error.__traceback__
+        entries = stack or self._definition()
+        for entry in entries:
+            self._workload.listener.want_source(entry["file"], entry["line"], entry["function"])
         return {
             "type": type_name(error),
             "message": message_of(error),
-            "stack": self._with_sources(stack or self._definition()),
+            "stack": entries,
             "is_at_line": bool(stack),
             "is_truth": trace is not None and asks_for_truth(trace, is_user_file),
             "classes": self._named_classes(message_of(error)),
@@ -158,11 +161,6 @@ class _Exporting:
         code = getattr(inspect.unwrap(function), "__code__", function.__code__)
         line = code.co_filename, code.co_firstlineno, code.co_name
         return stack_entries([FrameSummary(*line, lookup_line=False)])
-
-    def _with_sources(self, entries: _Entries) -> _Entries:
-        for entry in entries:
-            self._workload.listener.want_source(entry["file"], entry["line"], entry["function"])
-        return entries
 
     def _named_classes(self, message: str) -> list[NamedClass]:
         """Classes that a message names; strict export names those of results without their

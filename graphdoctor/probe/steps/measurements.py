@@ -46,14 +46,7 @@ from ..measure.coverage import (
     profiled,
 )
 from ..measure.guard_cost import CheckTimer, spread, time_searches
-from ..measure.kernels import (
-    MeasuredKernels,
-    Repeated,
-    is_disturbed,
-    measure_kernels,
-    seen_call,
-    with_lines,
-)
+from ..measure.kernels import Repeated, is_disturbed, measure_kernels, seen_call, with_lines
 from ..measure.timing import PeakMemory, kept_bytes, settle, time_calls
 from ..record.describe import arguments_text
 from ..record.errors import type_name
@@ -196,8 +189,23 @@ def _measure_kernels(workload: Workload, call: Call) -> None:
                 share = with_lines(share, compiled, is_user_file)
         profiled_call = None
         if is_profile:
-            eager = Repeated(lambda: workload.make_again(call, is_eager=True), compiled.restore)
-            profiled_call = _profiled_call(measured, measure_kernels(eager))
+            make = partial(workload.make_again, call, is_eager=True)
+            eager = measure_kernels(Repeated(make, compiled.restore))
+            runs, kernels = measured.runs()
+            profiled_call = ProfiledCall(
+                device=measured.share().device,
+                times_us=tuple(measured.times_us),
+                profiled_us=measured.best.us,
+                runs=tuple(runs),
+                kernels=tuple(kernels),
+                eager=None
+                if eager is None
+                else EagerCall(
+                    times_us=tuple(eager.times_us),
+                    kernels_us=eager.share().kernels_us,
+                    launches=eager.best.launches,
+                ),
+            )
     workload.events.write("kernels", share)
     gap = partial(workload.events.gap, "kernels")
     if profiled_call is not None:
@@ -286,25 +294,6 @@ def _one_by_one(workload: Workload, measure: Callable[[], _Measured]) -> _Measur
         return measure()
     finally:
         undo()
-
-
-def _profiled_call(measured: MeasuredKernels, eager: MeasuredKernels | None) -> ProfiledCall:
-    runs, kernels = measured.runs()
-    eager_call = None
-    if eager is not None:
-        eager_call = EagerCall(
-            times_us=tuple(eager.times_us),
-            kernels_us=eager.share().kernels_us,
-            launches=eager.best.launches,
-        )
-    return ProfiledCall(
-        device=measured.share().device,
-        times_us=tuple(measured.times_us),
-        profiled_us=measured.best.us,
-        runs=tuple(runs),
-        kernels=tuple(kernels),
-        eager=eager_call,
-    )
 
 
 # Lanes.

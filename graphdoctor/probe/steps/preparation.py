@@ -4,9 +4,10 @@ their device and in their dtype.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,28 +74,24 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
     if dtype is not None:
         changes.append(InDtype(dtype, target.function))
     if request["batch"] is not None:
-        changes.append(WithBatch(request["batch"], target.function, partial(_report_batch, events)))
+
+        def report(leaves: list[Leaf]) -> None:
+            tensors = [BatchedTensor(expression=it.expression, path=repr(it.path)) for it in leaves]
+            events.write("batch", tensors=tensors)
+
+        changes.append(WithBatch(request["batch"], target.function, report))
     if device is not None:
-        changes.append(partial(_moved, device))
-    return target, replace(calls, rounds=partial(_changed, calls.rounds, changes))
 
+        def moved(call: Call) -> Call:
+            def move(leaf: Any) -> Any:
+                return leaf.to(device) if isinstance(leaf, Tensor) else leaf
 
-def _changed(
-    rounds: Callable[[], Iterator[Call]], changes: Sequence[Callable[[Call], Call]]
-) -> Iterator[Call]:
-    for call in rounds():
-        for change in changes:
-            call = change(call)  # noqa: PLW2901
-        yield call
+            return torch_api.tree_map(move, call)
 
+        changes.append(moved)
 
-def _moved(device: torch.device, call: Call) -> Call:
-    moved: Call = torch_api.tree_map(
-        lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, call
-    )
-    return moved
+    def rounds() -> Iterator[Call]:
+        for call in calls.rounds():
+            yield reduce(lambda changed, change: change(changed), changes, call)
 
-
-def _report_batch(events: EventFile, leaves: list[Leaf]) -> None:
-    tensors = [BatchedTensor(expression=it.expression, path=repr(it.path)) for it in leaves]
-    events.write("batch", tensors=tensors)
+    return target, replace(calls, rounds=rounds)

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.nn import Module, ModuleDict, ModuleList, Sequential
 
 from ...facts.recording import RepeatedBlocks
@@ -155,11 +154,18 @@ class CompiledRegions:
         modules = {id(it.module): it.module for members in blocks.values() for it in members}
         self._compiled = [(it, *compiled_entry(it, compile_one)) for it in modules.values()]
         self._before = [(it, name, vars(it).get(name, _MISSING)) for it, name, _ in self._compiled]
-        _set(self._compiled)
+        self._set(self._compiled)
+
+    def _set(self, entries: list[tuple[Module, str, Any]]) -> None:
+        for module, name, value in entries:
+            if value is _MISSING:
+                vars(module).pop(name, None)
+            else:
+                vars(module)[name] = value
 
     def switch_off(self) -> None:
         """Have the blocks run as they did before."""
-        _set(self._before)
+        self._set(self._before)
 
     @contextmanager
     def off(self) -> Iterator[None]:
@@ -168,18 +174,10 @@ class CompiledRegions:
         try:
             yield
         finally:
-            _set(self._compiled)
+            self._set(self._compiled)
 
 
 _MISSING = object()
-
-
-def _set(entries: list[tuple[Module, str, Any]]) -> None:
-    for module, name, value in entries:
-        if value is _MISSING:
-            vars(module).pop(name, None)
-        else:
-            vars(module)[name] = value
 
 
 def compile_regions(function: Any, **arguments: Any) -> CompiledRegions:
@@ -295,14 +293,11 @@ def _can_be_block(module: Module) -> bool:
 def _structure(module: Module, structures: dict[int, _Structure]) -> _Structure:
     if id(module) not in structures:
         tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
-        structures[id(module)] = (
-            type(module),
-            tuple((name, _size(tensor)) for name, tensor in tensors),
-            tuple((name, _structure(child, structures)) for name, child in submodules(module)),
+        # The sizes of a lazy module's parameters aren't there before its first call.
+        sizes = (
+            (name, None if torch.nn.parameter.is_lazy(it) else (tuple(it.shape), it.dtype))
+            for name, it in tensors
         )
+        parts = ((name, _structure(child, structures)) for name, child in submodules(module))
+        structures[id(module)] = (type(module), tuple(sizes), tuple(parts))
     return structures[id(module)]
-
-
-def _size(tensor: Tensor) -> tuple[Any, ...] | None:
-    # The sizes of a lazy module's parameters aren't there before its first call.
-    return None if torch.nn.parameter.is_lazy(tensor) else (tuple(tensor.shape), tensor.dtype)

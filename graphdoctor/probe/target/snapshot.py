@@ -222,8 +222,15 @@ class State:
                     waiting += self._keep(value)
 
     def _keep(self, value: Any) -> Iterable[Any]:
+        """Keep what a value holds itself; returns what to look into."""
         if isinstance(value, Tensor):
-            return self._keep_tensor(value)
+            tensor = _KeptTensor(value)
+            size = value.numel() * value.element_size()
+            self._tensors.append(tensor)
+            if tensor.version is None or self._bytes + size <= _MAX_BYTES:
+                self._bytes += size
+                tensor.content = value.detach().clone()
+            return [tensor.grad]
         attributes = _attributes(value)
         if isinstance(value, (dict, list, set, deque)):
             kept: Any = dict(value) if isinstance(value, dict) else list(value)
@@ -232,7 +239,12 @@ class State:
         if isinstance(value, (tuple, frozenset)):
             return value
         if isinstance(value, FunctionType):
-            return self._keep_function(value)
+            inside = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+            for cell in value.__closure__ or ():
+                with suppress(ValueError):  # empty
+                    inside.append(cell.cell_contents)
+                    self._others.append(partial(setattr, cell, "cell_contents", inside[-1]))
+            return inside
         if isinstance(value, MethodType):
             return [value.__self__, value.__func__]
         if isinstance(value, partial):
@@ -242,23 +254,6 @@ class State:
             return []
         is_left_alone = type(value).__module__.startswith(_LEFT_ALONE)
         return [] if isinstance(value, _WITHOUT_STATE) or is_left_alone else [attributes]
-
-    def _keep_function(self, function: FunctionType) -> list[Any]:
-        values: list[Any] = []
-        for cell in function.__closure__ or ():
-            with suppress(ValueError):  # empty
-                values.append(cell.cell_contents)
-                self._others.append(partial(setattr, cell, "cell_contents", cell.cell_contents))
-        return [*values, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-
-    def _keep_tensor(self, value: Tensor) -> list[Any]:
-        kept = _KeptTensor(value)
-        size = value.numel() * value.element_size()
-        self._tensors.append(kept)
-        if kept.version is None or self._bytes + size <= _MAX_BYTES:
-            self._bytes += size
-            kept.content = value.detach().clone()
-        return [kept.grad]
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -287,7 +282,16 @@ class State:
         """Restore everything that changed."""
         for container, kept in self._containers:
             with suppress(Exception):  # a class of the program's that refuses
-                _put_back(container, kept)
+                if not _differs(container, kept):
+                    continue
+                is_dict = isinstance(container, dict)
+                if not is_dict or list(container) != list(kept):
+                    container.clear()
+                for key, value in kept.items() if is_dict else ():
+                    if key not in container or container[key] is not value:
+                        container[key] = value
+                if not is_dict:
+                    container.update(kept) if isinstance(container, set) else container.extend(kept)
         for restore in self._others:
             restore()
         with torch.no_grad():
@@ -364,20 +368,6 @@ def _differs(container: Any, kept: Any) -> bool:
         return is_other or any(container[key] is not value for key, value in kept.items())
     pairs = zip(container, kept, strict=True)
     return len(container) != len(kept) or any(now is not then for now, then in pairs)
-
-
-def _put_back(container: Any, kept: Any) -> None:
-    if not _differs(container, kept):
-        return
-    is_dict = isinstance(container, dict)
-    if not is_dict or list(container) != list(kept):
-        container.clear()
-    if not is_dict:
-        container.update(kept) if isinstance(container, set) else container.extend(kept)
-        return
-    for key, value in kept.items():
-        if key not in container or container[key] is not value:
-            container[key] = value
 
 
 def _names(code: CodeType) -> list[str]:

@@ -177,7 +177,7 @@ def find_target(module: ModuleType, name: str | None, *, is_call: bool) -> Targe
     if is_call or (name == _FACTORY and inspect.isroutine(value)):
         return _from_factory(module, name, value)
     if isinstance(value, type) and issubclass(value, Module):
-        if not _needs_no_arguments(value):
+        if not _binds(value):
             raise _needs_arguments(name, value)
         return Target(value(), name, "module class", module, None)
     if isinstance(value, type):
@@ -198,7 +198,7 @@ def _default_name(module: ModuleType) -> str:
     if isinstance(getattr(module, _MODEL, None), Module):
         return _MODEL
     classes, functions = _defined_names(module)
-    ready = [name for name in classes if _needs_no_arguments(getattr(module, name))]
+    ready = [name for name in classes if _binds(getattr(module, name))]
     if len(ready) == 1:
         return ready[0]
     if not ready and len(functions) == 1:
@@ -281,14 +281,10 @@ def _from_factory(module: ModuleType, name: str, factory: Any) -> Target:
     return Target(original_callable(function), name, "factory", module, call)
 
 
-def _needs_no_arguments(function: Callable[..., Any]) -> bool:
-    signature = signature_of(function)
-    return signature is not None and _binds(signature)
-
-
-def _binds(signature: inspect.Signature, *args: Any, **kwargs: Any) -> bool:
+def _binds(function: Any, /, *args: Any, **kwargs: Any) -> bool:
+    """Return whether something can be called with these arguments, as far as Python can tell."""
     try:
-        return bool(signature.bind(*args, **kwargs))
+        return bool((signature := signature_of(function)) and signature.bind(*args, **kwargs))
     except TypeError:
         return False
 
@@ -309,24 +305,21 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
     if (single := asked or target.call) is not None:
         origin = f"{target.name}()" if asked is None else INPUTS_FROM_OPTIONS
         return Calls(lambda: iter((single,)), origin)
-    for name in INPUT_FUNCTIONS:
-        function = getattr(target.module, name, None)
-        if function is None:
+    beside = [(target.module, name) for name in INPUT_FUNCTIONS]
+    for holder, name in (*beside, *((target.function, name) for name in INPUT_ATTRIBUTES)):
+        value: Any = getattr(holder, name, None)
+        if value is None:
             continue
-        if not callable(function):
-            return Calls(partial(_calls_of, _constant(function), target, name), name)
-        if not _needs_no_arguments(function):
+        is_function = name in INPUT_FUNCTIONS and callable(value)
+        if is_function and not _binds(value):
             raise TargetError(
-                f"{name}{_signature_text(function)} can't be called without arguments",
+                f"{name}{_signature_text(value)} can't be called without arguments",
                 "It must take none, and return the arguments of the calls.",
             )
-        origin = f"{name}()"
-        return Calls(partial(_calls_of, function, target, origin), origin, is_fresh=True)
-    for name in INPUT_ATTRIBUTES:
-        value = getattr(target.function, name, None)
-        if value is not None:
-            return Calls(partial(_calls_of, _constant(value), target, name), name)
-    if _needs_no_arguments(target.function):
+        origin = f"{name}()" if is_function else name
+        rounds = partial(_calls_of, value, target, origin, is_function=is_function)
+        return Calls(rounds, origin, is_fresh=is_function)
+    if _binds(target.function):
         return Calls(lambda: iter((((), {}),)), INPUTS_NOT_NEEDED)
     raise RequestError(
         "no_inputs",
@@ -335,18 +328,14 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
     )
 
 
-def _constant(value: Any) -> Callable[[], Any]:
-    return lambda: value
-
-
-def _calls_of(make: Callable[[], Any], target: Target, origin: str) -> Iterator[Call]:
+def _calls_of(value: Any, target: Target, origin: str, *, is_function: bool) -> Iterator[Call]:
     """Yield the calls that a value of ``example_inputs()`` or the like stands for.
 
     A tuple is positional arguments, a dict keyword arguments, ``(tuple, dict)`` both; a list or an
     iterator of these is several calls. A tensor is the only argument, and so are a batch, a named
     tuple, a dict whose keys aren't parameters, and a list of anything else.
     """
-    value = make()
+    value = value() if is_function else value
     both = "A tuple is positional arguments, a dict keyword arguments"
     if (single := _one_call(value, target)) is not None:
         yield single
@@ -355,12 +344,16 @@ def _calls_of(make: Callable[[], Any], target: Target, origin: str) -> Iterator[
         kind = type(value).__name__
         message = f"{origin} gave an object of type {kind}, which can't be arguments"
         raise TargetError(message, f"{both}, a list or generator of these several calls.")
-    if isinstance(value, list) and _is_one_argument_list(value, target):
-        yield tuple(value), {}
-        return
-    if isinstance(value, list) and any(_one_call(item, target) is None for item in value):
-        yield (value,), {}
-        return
+    function = target.function
+    if isinstance(value, list):
+        are_tensors = len(value) > 1 and all(isinstance(item, Tensor) for item in value)
+        if are_tensors and not _binds(function, None) and _binds(function, *value):
+            # Exactly as many as the signature takes.
+            yield tuple(value), {}
+            return
+        if any(_one_call(item, target) is None for item in value):
+            yield (value,), {}
+            return
     number = 0
     for number, item in enumerate(value, start=1):
         if (call := _one_call(item, target)) is None:
@@ -373,14 +366,19 @@ def _calls_of(make: Callable[[], Any], target: Target, origin: str) -> Iterator[
 
 
 def _one_call(value: Any, target: Target) -> Call | None:
+    function = target.function
     match value:
         case Tensor():
             return (value,), {}
-        case Mapping() if _takes_keywords(target, value) or not _takes(target, value):
+        case Mapping() if (
+            signature_of(function) is None
+            or _binds(function, **value)
+            or not _binds(function, value)
+        ):
             return (), dict(value)
         case Mapping():
             return (value,), {}
-        case tuple() if hasattr(value, "_fields") and _takes(target, value):
+        case tuple() if hasattr(value, "_fields") and _binds(function, value):
             return (value,), {}
         case (tuple() as args, dict() as kwargs) if isinstance(value, tuple):
             return args, kwargs
@@ -389,27 +387,6 @@ def _one_call(value: Any, target: Target) -> Call | None:
     is_batch = type(value).__module__ != "builtins" and callable(getattr(value, "to", None))
     is_object = dataclasses.is_dataclass(value) and not isinstance(value, Iterable)
     return ((value,), {}) if is_batch or is_object else None
-
-
-def _takes(target: Target, value: Any) -> bool:
-    """Return whether the target can be called with a value as its only argument."""
-    signature = signature_of(target.function)
-    return signature is not None and _binds(signature, value)
-
-
-def _takes_keywords(target: Target, values: Mapping[str, Any]) -> bool:
-    signature = signature_of(target.function)
-    return signature is None or _binds(signature, **values)
-
-
-def _is_one_argument_list(value: list[Any], target: Target) -> bool:
-    """A list of bare tensors is the arguments of one call if the signature takes exactly as many,
-    and not one.
-    """
-    if len(value) < 2 or not all(isinstance(item, Tensor) for item in value):
-        return False
-    signature = signature_of(target.function)
-    return signature is not None and not _binds(signature, None) and _binds(signature, *value)
 
 
 # One call, made as the user asked for it, and the samples or tokens that it works on.

@@ -70,7 +70,10 @@ def explain(
     """Compile a target and make its call; the recording is complete when this returns."""
     with ExitStack() as restoring:
         events = _begin(recording, restoring)
-        restoring.callback(_put_back, State(target.function, call), RandomState(), events)
+        state = State(target.function, call)
+        restoring.callback(state.report_lost, events, "after the calls")
+        restoring.enter_context(RandomState())
+        restoring.callback(state.restore)
         if isinstance(target.function, Module):
             torch_api.as_not_compiled_in_place(target.function)
         restoring.enter_context(fresh_dynamo())
@@ -88,12 +91,6 @@ def _begin(recording: Path, restoring: ExitStack) -> EventFile:
     # Files may have been edited and imported again since they were read.
     linecache.checkcache()
     return events
-
-
-def _put_back(state: State, random: RandomState, events: EventFile) -> None:
-    state.restore()
-    random.restore()
-    state.report_lost(events, "after the calls")
 
 
 @contextmanager

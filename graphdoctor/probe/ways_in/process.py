@@ -29,18 +29,16 @@ def end_with(descriptor: int) -> None:
     """End with whoever holds the other end of a pipe that nobody writes to, where the system
     doesn't see to it.
     """
+    import signal
     import threading
 
-    threading.Thread(target=_wait, args=(descriptor,), name="graphdoctor", daemon=True).start()
+    def wait() -> None:
+        os.read(descriptor, 1)
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
-
-def _wait(descriptor: int) -> None:
-    import signal
-
-    os.read(descriptor, 1)
-    if os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
+    threading.Thread(target=wait, name="graphdoctor", daemon=True).start()
 
 
 def leave(status: int) -> NoReturn:
@@ -71,38 +69,30 @@ def leave(status: int) -> NoReturn:
 
 def _close_files() -> None:
     """Close what Python would close when it frees the objects, text layers before the bytes below
-    them.
+    them; not the standard streams.
     """
     import gc
-
-    objects = gc.get_objects()
-    ranks = {kind: _rank(kind) for kind in set(map(type, objects))}
-    files = [item for item in objects if ranks[type(item)] is not None]
-    standard = _standard_streams()
-    for file in sorted(files, key=lambda item: ranks[type(item)] or 0):
-        if id(file) not in standard:
-            with suppress(Exception):
-                file.close()
-
-
-def _rank(kind: type) -> int | None:
     import io
 
-    if kind.__name__ == "_TemporaryFileWrapper" and kind.__module__ == "tempfile":
-        return 0
-    bases = (io.TextIOBase, io.BufferedIOBase, io.IOBase)
-    return next((rank for rank, base in enumerate(bases, start=1) if issubclass(kind, base)), None)
-
-
-def _standard_streams() -> set[int]:
-    ids: set[int] = set()
+    standard: set[int] = set()
     current = (sys.stdin, sys.stdout, sys.stderr)
     for stream in (*current, sys.__stdin__, sys.__stdout__, sys.__stderr__):
         layer: Any = stream
-        while layer is not None and id(layer) not in ids:
-            ids.add(id(layer))
+        while layer is not None and id(layer) not in standard:
+            standard.add(id(layer))
             layer = getattr(layer, "buffer", None) or getattr(layer, "raw", None)
-    return ids
+    objects = gc.get_objects()
+    ranks: dict[type, int] = {}
+    for kind in set(map(type, objects)):
+        bases = [issubclass(kind, base) for base in (io.TextIOBase, io.BufferedIOBase, io.IOBase)]
+        if kind.__name__ == "_TemporaryFileWrapper" and kind.__module__ == "tempfile":
+            ranks[kind] = 0
+        elif any(bases):
+            ranks[kind] = 1 + bases.index(True)
+    files = [item for item in objects if type(item) in ranks and id(item) not in standard]
+    for file in sorted(files, key=lambda item: ranks[type(item)]):
+        with suppress(Exception):
+            file.close()
 
 
 def hold(recording: str) -> None:

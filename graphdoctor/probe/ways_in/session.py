@@ -61,7 +61,14 @@ def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> 
         events.write("interrupted")
         status = 130
     except SystemExit as error:
-        _report_exit(error, events)
+        # As Python does at ``sys.exit``: a message that isn't a status is printed.
+        code = error.code
+        if code is not None and not isinstance(code, int):
+            _print_error(f"{text_of(code)}\n")
+        report = without_probe(error)
+        place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
+        exited = 0 if code is None else code if isinstance(code, int) else 1
+        events.write("exited", status=exited, place=place, traceback=formatted(report))
     except RequestError as error:
         events.write("error", code=error.code, values=error.values)
     except TargetError as error:
@@ -120,19 +127,6 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         reads.write(folder / READS_FILE)
     events.write("finished", is_complete=is_complete, peak_memory_bytes=peak_resident_bytes())
     return 0 if is_complete else _EXIT_TARGET_FAILED
-
-
-def _report_exit(error: SystemExit, events: EventFile) -> None:
-    """Do what Python does at ``sys.exit``: print a message that isn't a status. Report where it was
-    called.
-    """
-    code = error.code
-    if code is not None and not isinstance(code, int):
-        _print_error(f"{text_of(code)}\n")
-    report = without_probe(error)
-    place = f"{report.stack[-1].filename}:{report.stack[-1].lineno}" if report.stack else None
-    status = 0 if code is None else code if isinstance(code, int) else 1
-    events.write("exited", status=status, place=place, traceback=formatted(report))
 
 
 def _print_error(text: str) -> None:

@@ -6,7 +6,6 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -45,14 +44,14 @@ Run = Callable[..., pytest.RunResult]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def torch_is_warm() -> None:
+def torch_is_warm():
     """An inner pytest takes out of sys.modules what was imported in it, and torch is not to be
     imported twice."""
     Explainer(lanes=True).explain(torch.nn.ReLU(), torch.ones(3))
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+def suite(pytester, monkeypatch):
     """Run test functions, written behind the header, in this process."""
     # Whether or not the entry point is installed here.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
@@ -77,7 +76,7 @@ def text_of(result: pytest.RunResult, test: str) -> str:
     return re.split(r"\n(?:-{5,} Captured|={5,} short)", shown[test])[0].strip()
 
 
-def test_the_failure_is_the_diagnosis(suite: Run) -> None:
+def test_the_failure_is_the_diagnosis(suite):
     result = suite(
         """
 def test_it(graphdoctor):
@@ -109,7 +108,7 @@ def test_it(graphdoctor):
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_what_holds_passes(suite: Run) -> None:
+def test_what_holds_passes(suite):
     result = suite(
         """
 def judged(rec):
@@ -164,7 +163,7 @@ def test_config(graphdoctor):
     result.assert_outcomes(passed=7)
 
 
-def test_each_expectation_can_fail(suite: Run) -> None:
+def test_each_expectation_can_fail(suite):
     result = suite(
         """
 def skipped(x):
@@ -230,7 +229,7 @@ def test_marked_coverage(graphdoctor):
     assert "expected coverage of at least 0.5" in text_of(result, "test_marked_coverage")
 
 
-def test_what_cannot_be_told_fails_by_name(suite: Run) -> None:
+def test_what_cannot_be_told_fails_by_name(suite):
     result = suite(
         """
 def test_nothing_compiled(graphdoctor):
@@ -329,7 +328,7 @@ def test_wrong_config():
     assert text_of(result, "test_call_behind_an_assertion").splitlines()[1].endswith(": rec(X)")
 
 
-def test_nothing_is_left_behind(suite: Run, pytester: pytest.Pytester) -> None:
+def test_nothing_is_left_behind(suite, pytester):
     result = suite(
         """
 import os
@@ -394,7 +393,7 @@ def test_7_after():
     result.assert_outcomes(passed=5, failed=2, skipped=2)
 
 
-def test_async_tests_and_fixtures_that_compile(suite: Run, pytester: pytest.Pytester) -> None:
+def test_async_tests_and_fixtures_that_compile(suite, pytester):
     pytester.makeconftest(
         """
 import asyncio, inspect, pytest
@@ -445,7 +444,7 @@ async def test_marked():
         assert "asyncio" not in text.partition("GD107")[2]
 
 
-def test_reports_of_failing_tests(suite: Run, pytester: pytest.Pytester) -> None:
+def test_reports_of_failing_tests(suite, pytester):
     result = suite(
         """
 @pytest.mark.parametrize("name", ["a/../b", "a .. b", "ü"])
@@ -472,11 +471,11 @@ def test_records_nothing(graphdoctor):
         assert f"Wrote {page}" in result.stdout.str()
 
 
-def test_the_marker_is_described(suite: Run) -> None:
+def test_the_marker_is_described(suite):
     assert "@pytest.mark.graphdoctor(max_breaks=" in suite("", "--markers").stdout.str()
 
 
-def test_a_gap_that_hides_breaks_is_no_pass() -> None:
+def test_a_gap_that_hides_breaks_is_no_pass():
     diagnosis = Explainer().explain(torch.nn.ReLU(), torch.ones(3)).diagnosis
     assert expectations.breaks(diagnosis, limit=0, own_code=False) is None
     gaps = (CaptureGap(code="GD900", kind="unrecorded_compile", message="Words for people."),)
@@ -492,7 +491,7 @@ def test_a_gap_that_hides_breaks_is_no_pass() -> None:
 
 
 @pytest.fixture
-def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+def installed(pytester, monkeypatch):
     """A folder on the path that declares what pyproject.toml does."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     folder = pytester.mkdir("installed")
@@ -509,7 +508,7 @@ def installed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 @pytest.mark.usefixtures("installed")
-def test_who_does_not_use_it_pays_nothing(pytester: pytest.Pytester) -> None:
+def test_who_does_not_use_it_pays_nothing(pytester):
     pytester.makeconftest(
         """
 import sys
@@ -545,7 +544,7 @@ def test_without_torch(graphdoctor):
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("installed")
-def test_under_xdist(pytester: pytest.Pytester) -> None:
+def test_under_xdist(pytester):
     pytest.importorskip("xdist")
     pytester.makepyfile(
         HEADER
