@@ -14,7 +14,7 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
@@ -316,7 +316,7 @@ def _are_indices(value: Any, count: int) -> bool:
     return bool(value) and all(_is_integer(item) and 0 <= item <= count for item in value)
 
 
-def _renumbered(indices: list[int], count: int, kept: int) -> list[int]:
+def _renumbered(indices: Sequence[int], count: int, kept: int) -> list[int]:
     """Layers of a model with fewer of them; the last ones, in the same order."""
     old = sorted(set(indices))
     # Some count what comes before the first layer as 0, so that the last is the number of layers.
@@ -329,8 +329,9 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     merged = dict(first)
     for name, value in second.items():
         old = merged.get(name)
-        are_dicts = isinstance(old, dict) and isinstance(value, dict)
-        merged[name] = _merged(old, value) if are_dicts else value
+        if isinstance(old, dict) and isinstance(value, dict):
+            value = _merged(old, value)  # noqa: PLW2901
+        merged[name] = value
     return merged
 
 

@@ -6,6 +6,8 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from graphdoctor.catalog.transformers_inputs import candidates
 
 
@@ -50,26 +52,20 @@ def test_images_come_with_as_many_tokens_as_the_model_says():
     assert second.notes == ("It is called with text and images.",)
 
 
-def test_none_argument_where_the_model_fails_is_added():
+def test_an_error_names_a_size_or_an_argument_that_is_missing():
     def fails(extra_mask=None):
         extra_mask.sum()
 
-    trying = candidates(TextAndImages())
-    next(trying)
-    try:
+    sizes = "expected input[2, 3, 56, 56] to have 1 channels, but got 3 channels instead"
+    with pytest.raises(AttributeError) as caught:
         fails()
-    except AttributeError as error:
-        better = trying.send(error)
-    assert '"extra_mask"' in better.body
-
-
-def test_a_size_is_what_a_kernel_expects():
-    trying = candidates(TextAndImages())
-    next(trying)
-    better = trying.send(
-        RuntimeError("expected input[2, 3, 56, 56] to have 1 channels, but got 3 channels instead")
-    )
-    assert "torch.randn(2, 1, 56, 56)" in better.body
+    for error, expected in (
+        (caught.value, '"extra_mask"'),
+        (RuntimeError(sizes), "torch.randn(2, 1, 56, 56)"),
+    ):
+        trying = candidates(TextAndImages())
+        next(trying)
+        assert expected in trying.send(error).body
 
 
 def test_the_last_resort_is_what_the_model_requires():
@@ -82,10 +78,8 @@ def test_the_last_resort_is_what_the_model_requires():
 
     trying = candidates(Sparse())
     attempts = [next(trying)]
-    while True:
-        try:
+    with pytest.raises(StopIteration):
+        while True:
             attempts.append(trying.send(RuntimeError("no")))
-        except StopIteration:
-            break
     assert all('"states"' in inputs.body for inputs in attempts)
     assert len({inputs.body for inputs in attempts}) == len(attempts)

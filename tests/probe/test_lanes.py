@@ -25,20 +25,17 @@ def _read(folder: Path, program: str, **asked) -> Recording:
 
 
 @pytest.fixture(scope="module")
-def varied(tmp_path_factory):
-    return _read(tmp_path_factory.mktemp("varied"), VARIED)
-
-
-@pytest.fixture(scope="module")
-def mutated(tmp_path_factory):
-    return _read(
-        tmp_path_factory.mktemp("mutated"), MUTATED, name="f", backend="aot_eager", backward=True
-    )
-
-
-@pytest.fixture(scope="module")
-def raising(tmp_path_factory):
-    return _read(tmp_path_factory.mktemp("raising"), RAISING, name="f")
+def recordings(tmp_path_factory):
+    changed = {"name": "f", "backend": "aot_eager", "backward": True}
+    programs = {
+        "varied": (VARIED, {}),
+        "mutated": (MUTATED, changed),
+        "raising": (RAISING, {"name": "f"}),
+    }
+    return {
+        name: _read(tmp_path_factory.mktemp(name), program, **asked)
+        for name, (program, asked) in programs.items()
+    }
 
 
 def _lanes(recording: Recording) -> dict[int | None, Lane]:
@@ -51,8 +48,8 @@ def _graphs(lane: Lane) -> list[int | None]:
 
 
 @pytest.mark.parametrize("name", ["varied", "mutated", "raising"])
-def test_a_call_shows_its_logged_compiles_in_consecutive_segments(name, request):
-    recording = request.getfixturevalue(name)
+def test_a_call_shows_its_logged_compiles_in_consecutive_segments(name, recordings):
+    recording = recordings[name]
     lanes = _lanes(recording)
     for lane in lanes.values():
         moments = [
@@ -85,7 +82,8 @@ def test_a_call_shows_its_logged_compiles_in_consecutive_segments(name, request)
             assert lanes[call.index].duration_us <= call.duration_s * 1e6
 
 
-def test_the_steady_lane_agrees_with_coverage(varied):
+def test_the_steady_lane_agrees_with_coverage(recordings):
+    varied = recordings["varied"]
     lane = _lanes(varied)[None]
     assert varied.coverage is not None
     assert varied.steady_call is not None
@@ -102,7 +100,8 @@ def test_the_steady_lane_agrees_with_coverage(varied):
     assert operations == varied.coverage.graph_ops
 
 
-def test_each_run_of_a_graph_follows_its_guard_check(varied):
+def test_each_run_of_a_graph_follows_its_guard_check(recordings):
+    varied = recordings["varied"]
     lane = _lanes(varied)[None]
     kinds = [
         (part.kind, part.compile_id) for part in lane.segments if part.kind in ("guards", "graph")
@@ -110,7 +109,8 @@ def test_each_run_of_a_graph_follows_its_guard_check(varied):
     assert kinds == [(kind, part) for part in ("0/1", "1/0") for kind in ("guards", "graph")]
 
 
-def test_call_without_compiles_is_profiled_with_known_graphs(varied):
+def test_call_without_compiles_is_profiled_with_known_graphs(recordings):
+    varied = recordings["varied"]
     lanes = _lanes(varied)
     # The generator sets what forward depends on: call 5 goes back to the second call's graph.
     assert {index: _graphs(lane) for index, lane in lanes.items()} == {
@@ -125,7 +125,8 @@ def test_call_without_compiles_is_profiled_with_known_graphs(varied):
     assert [gap.message for gap in varied.gaps] == []
 
 
-def test_arguments_that_the_calls_change_are_put_back(mutated):
+def test_arguments_that_the_calls_change_are_put_back(recordings):
+    mutated = recordings["mutated"]
     lanes = _lanes(mutated)
     assert {compile_.call_index for compile_ in mutated.compiles} == {1, 4}
     for index in (2, 3, 5):
@@ -134,14 +135,16 @@ def test_arguments_that_the_calls_change_are_put_back(mutated):
         assert _graphs(lanes[index]) == [0, 0]
 
 
-def test_a_last_call_that_never_settles_has_no_steady_lane(mutated):
+def test_a_last_call_that_never_settles_has_no_steady_lane(recordings):
+    mutated = recordings["mutated"]
     assert None not in _lanes(mutated)
     assert any(
         "no time axis" in gap.message and "recompile limit" in gap.message for gap in mutated.gaps
     )
 
 
-def test_a_call_that_raises_ends_its_lane(raising):
+def test_a_call_that_raises_ends_its_lane(recordings):
+    raising = recordings["raising"]
     lanes = _lanes(raising)
     assert raising.calls[-1].outcome == "error"
     assert list(lanes) == [1, 2, 3]

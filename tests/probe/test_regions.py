@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch")
 
 from torch import nn
 
-from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.probe.record.errors import RequestError
 from graphdoctor.probe.target.options import compile_regions, described_blocks, repeated_blocks
 from tests.each import for_each
@@ -227,35 +226,6 @@ def test_nothing_is_compiled_where_nothing_repeats():
         compile_regions(lambda x: x)
 
 
-def test_blocks_are_described_for_whoever_reads_the_recording():
-    module = nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4)))
-    assert described_blocks(repeated_blocks(module)) == [
-        RepeatedBlocks(
-            class_name="Block",
-            paths=("0", "1", "2", "3"),
-            kinds=2,
-            compiled_as="module",
-            container="",
-        )
-    ]
-    layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, batch_first=True), 3)
-    (described,) = described_blocks(repeated_blocks(layers))
-    assert (described.compiled_as, described.container) == ("forward", "layers")
-
-
-@for_each(
-    "module",
-    [
-        nn.Sequential(*(Block() for _ in range(3)), nn.Linear(4, 4)),
-        nn.ModuleDict({name: Block() for name in "abc"}),
-        Pair(Stack(Block() for _ in range(3)), Stack(Block() for _ in range(3))),
-    ],
-)
-def test_a_container_is_a_list_of_all_blocks_alone(module):
-    (described,) = described_blocks(repeated_blocks(module))
-    assert described.container is None
-
-
 class Property(nn.Module):
     """A layer whose ``forward`` is a property, which nobody may read but to call it."""
 
@@ -284,10 +254,27 @@ def patched() -> nn.Module:
     return block
 
 
-@for_each("make", [Property, Unfinished, patched])
-def test_a_forward_that_is_no_plain_function_is_not_read(make):
-    (described,) = described_blocks(repeated_blocks(nn.Sequential(*(make() for _ in range(3)))))
-    assert described.compiled_as == ("forward" if make is Unfinished else "module")
+@for_each(
+    "module, kinds, compiled_as, container",
+    [
+        (nn.Sequential(*(Block(has_shortcut=index == 0) for index in range(4))), 2, "module", ""),
+        (nn.TransformerEncoder(LAYER, 3), 1, "forward", "layers"),
+        # Only a list of all blocks alone is a container.
+        (nn.Sequential(*blocks(3), nn.Linear(4, 4)), 1, "module", None),
+        (nn.ModuleDict({name: Block() for name in "abc"}), 1, "module", None),
+        (Pair(Stack(blocks(3)), Stack(blocks(3))), 1, "module", None),
+        # A forward that is no plain function is not read.
+        (nn.Sequential(*blocks(3, Property)), 1, "module", ""),
+        (nn.Sequential(*blocks(3, Unfinished)), 1, "forward", ""),
+        (nn.Sequential(patched(), patched(), patched()), 1, "module", ""),
+    ],
+)
+def test_blocks_are_described_for_whoever_reads_the_recording(
+    module, kinds, compiled_as, container
+):
+    (described,) = described_blocks(repeated_blocks(module))
+    assert (described.kinds, described.compiled_as) == (kinds, compiled_as)
+    assert described.container == container
 
 
 @pytest.mark.slow
