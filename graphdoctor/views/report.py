@@ -119,7 +119,8 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
             show="short",
         )
         yield parts.Figures(tuple(figures(diagnosis)), show="long")
-        yield from () if page is None or summary.coverage is None else page.coverage()
+        if page is not None and summary.coverage is not None:
+            yield page.coverage()
         if summary.calls or summary.compiles or page is None:
             # What runs eagerly though nothing breaks the graph has no finding that would say so.
             has_finding = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
@@ -459,4 +460,5 @@ def _graph(graph: Graph) -> parts.Blocks:
 def _log(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
     yield parts.Rows(log_rows(diagnosis), "line")
     yield from unshown_text(diagnosis)
-    yield from () if page is None else page.evidence()
+    if page is not None:
+        yield page.evidence()

@@ -20,84 +20,82 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from graphdoctor import wording
-from graphdoctor.views import words
+from graphdoctor.views import parts, words
 from graphdoctor.views.edits import diff_rows
 from graphdoctor.views.html.terms import explained
-from graphdoctor.views.parts import (
-    Blocks,
-    Card,
-    Drawing,
-    Section,
-    View,
-    blocks,
-    plain_text,
-    spans,
-    statements,
-)
 from graphdoctor.views.printable import printable_lines
 
 _ASSETS = files("graphdoctor.views.html") / "assets"
 
 
-def render_view_page(view: View, *, has_source: bool = True) -> str:
+def render_view_page(view: parts.View, *, has_source: bool = True) -> str:
     """A view as a page."""
     drawings = list(_drawings(view.parts))
     shown = [
         part
-        for part in blocks(view.parts)
-        if not isinstance(part, Section) or _has_parts(part.parts)
+        for part in parts.blocks(view.parts)
+        if not isinstance(part, parts.Section)
+        or any(parts.statements(part.parts))
+        or any(_drawings(part.parts))
     ]
-    first = next(
-        (number for number, part in enumerate(shown) if isinstance(part, Section)), len(shown)
-    )
-    scripts = dict.fromkeys(script for part in drawings for script in part.scripts)
-    styles = dict.fromkeys(style for part in drawings for style in part.styles)
-    theme, texts = _asset("theme.js"), [_asset(name) for name in ("core.js", *scripts)]
-    sources = " ".join(_source_hash(text) for text in (theme, *texts))
+    sections = [at for at, part in enumerate(shown) if isinstance(part, parts.Section)]
+    first = sections[0] if sections else len(shown)
+    scripts = dict.fromkeys(script for drawing in drawings for script in drawing.scripts)
+    styles = dict.fromkeys(style for drawing in drawings for style in drawing.styles)
+    theme, *texts = map(_asset, ("theme.js", "core.js", *scripts))
+    digests = (hashlib.sha256(text.encode()).digest() for text in (theme, *texts))
+    sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     # 'unsafe-inline' is for styles only: the length of a bar is an inline style.
     policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-    return (
-        environment()
-        .get_template("view.html.j2")
-        .render(
-            view=view,
-            links=view.links,
-            has_source=has_source,
-            opening=tuple(shown[:first]),
-            rest=[part for part in shown[first:] if part.show != "short"],
-            policy=policy,
-            style=Markup("".join(_asset(name) for name in ("report.css", *styles))),
-            theme_script=Markup(theme),
-            scripts=[Markup(script) for script in texts],
-            blobs={name: packed(blob) for part in drawings for name, blob in part.blobs.items()},
-        )
+    blobs = {name: packed(blob) for drawing in drawings for name, blob in drawing.blobs.items()}
+    template = environment().get_template("view.html.j2")
+    return template.render(
+        view=view,
+        links=view.links,
+        has_source=has_source,
+        opening=tuple(shown[:first]),
+        rest=[part for part in shown[first:] if part.show != "short"],
+        policy=policy,
+        style=Markup("".join(map(_asset, ("report.css", *styles)))),
+        theme_script=Markup(theme),
+        scripts=[Markup(script) for script in texts],
+        blobs=blobs,
     )
 
 
-def _drawings(body: Blocks) -> Iterator[Drawing]:
+def _drawings(body: parts.Blocks) -> Iterator[parts.Drawing]:
     for part in body:
-        if isinstance(part, Drawing):
+        if isinstance(part, parts.Drawing):
             yield part
-        elif isinstance(part, (Section, Card)):
+        elif isinstance(part, (parts.Section, parts.Card)):
             yield from _drawings(part.parts)
-
-
-def _has_parts(body: Blocks) -> bool:
-    return any(True for _ in statements(body)) or any(True for _ in _drawings(body))
 
 
 @cache
 def environment() -> Environment:
     """Templates, and what they call."""
-    environment = Environment(
+
+    def anchor(section: parts.Section) -> str:
+        name = section.short or parts.plain_text(section.title)
+        return re.sub(r"\W+", "-", name).strip("-").lower()
+
+    def drawn(drawing: parts.Drawing) -> Markup:
+        return Markup(templates.get_template(drawing.template).render(drawing.facts))
+
+    def made_printable(value: object) -> object:
+        # Markup is already made from printable text.
+        is_plain = isinstance(value, str) and not isinstance(value, Markup)
+        return printable_lines(value) if is_plain else value
+
+    templates = Environment(
         loader=PackageLoader("graphdoctor.views.html"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_printable,
+        finalize=made_printable,
     )
-    environment.filters |= {
+    templates.filters |= {
         "counted": wording.counted,
         "times": wording.times,
         "percent": wording.percent,
@@ -109,53 +107,28 @@ def environment() -> Environment:
         "diff_rows": diff_rows,
         "ticks": _ticks,
         "explained": explained,
-        "spans": spans,
-        "plain": plain_text,
-        "blocks": blocks,
+        "spans": parts.spans,
+        "plain": parts.plain_text,
+        "blocks": parts.blocks,
         "kind": lambda part: type(part).__name__,
-        "anchor": _anchor,
-        "drawn": _drawn,
+        "anchor": anchor,
+        "drawn": drawn,
     }
-    return environment
-
-
-def _drawn(drawing: Drawing) -> Markup:
-    return Markup(environment().get_template(drawing.template).render(drawing.facts))
-
-
-def _anchor(section: Section) -> str:
-    return re.sub(r"\W+", "-", section.short or plain_text(section.title)).strip("-").lower()
-
-
-def _printable(value: object) -> object:
-    """The value of a template's expression, printable; markup is already made from printable
-    text.
-    """
-    return (
-        printable_lines(value)
-        if isinstance(value, str) and not isinstance(value, Markup)
-        else value
-    )
+    return templates
 
 
 def _ticks(text: str) -> Markup:
     """Text with code between backticks."""
-    parts = escape(printable_lines(text)).split("`")
-    if len(parts) % 2 == 0:
-        return Markup("`").join(parts)
-    return Markup().join(
-        Markup("<code>{}</code>").format(part) if number % 2 else part
-        for number, part in enumerate(parts)
-    )
+    pieces = escape(printable_lines(text)).split("`")
+    if len(pieces) % 2 == 0:
+        return Markup("`").join(pieces)
+    pieces[1::2] = [Markup("<code>{}</code>").format(code) for code in pieces[1::2]]
+    return Markup().join(pieces)
 
 
 @cache
 def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
-
-
-def _source_hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def packed(value: object) -> str:

@@ -7,7 +7,7 @@ calls.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,76 +49,47 @@ class Codes:
 
 def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCode]) -> Codes:
     """Find the code of each kernel."""
-    files = [_File(code) for code in generated]
+    sources = [dict(_sources(graph.code)) for graph in generated]
     numbers: dict[KernelCode, int] = {}
     of: list[tuple[int, ...]] = []
     room, left_out = _MAX_CHARACTERS, 0
     for kernel in kernels:
+        codes = (_code_of(kernel, *graph) for graph in zip(generated, sources, strict=True))
         of_kernel = []
-        for code in dict.fromkeys(file.code(kernel) for file in files if file.is_of(kernel)):
-            if code is None:
+        for code in dict.fromkeys(code for code in codes if code is not None):
+            if code not in numbers and len(code.text) > room:
+                left_out += 1
                 continue
-            if code not in numbers:
-                if len(code.text) > room:
-                    left_out += 1
-                    continue
-                room -= len(code.text)
-                numbers[code] = len(numbers)
-            of_kernel.append(numbers[code])
+            room -= 0 if code in numbers else len(code.text)
+            of_kernel.append(numbers.setdefault(code, len(numbers)))
         of.append(tuple(of_kernel))
     return Codes(tuple(numbers), tuple(of), left_out)
 
 
-class _File:
-    """The code of one graph."""
-
-    def __init__(self, generated: GeneratedCode) -> None:
-        self._generated = generated
-        self._sources = dict(_sources(generated.code))
-        self._lines = [line.strip() for line in generated.code.splitlines()]
-
-    def is_of(self, kernel: ProfiledKernel) -> bool:
-        """Whether a kernel can be of this graph."""
-        stage = self._generated.stage
-        is_phase = stage is None or (stage == "backward") == (kernel.phase == "backward")
-        return (
-            kernel.compile_id is not None
-            and self._generated.compile_id == kernel.compile_id
-            and is_phase
-        )
-
-    def code(self, kernel: ProfiledKernel) -> KernelCode | None:
-        """The kernel's own code, or the calls of a library's function; None if there is neither."""
-        name, generated = kernel_name(kernel), self._generated
-        graph = f"the {generated.stage} graph" if generated.stage else "the graph"
-        calls = list(dict.fromkeys(line for line in self._lines if f"{name}(" in line))
-        if (source := self._sources.get(name)) is not None:
-            language, text = source
-            lines, most, noun, where = (
-                text.strip("\n").split("\n"),
-                _MAX_LINES,
-                "more line",
-                f"{language}",
-            )
-        elif kernel.kind in ("library", "communication", "copy") and calls:
-            language, lines, most, noun, where = (
-                "Python",
-                calls,
-                _MAX_CALLS,
-                "more call",
-                "Calls of it",
-            )
-        else:
+def _code_of(
+    kernel: ProfiledKernel, generated: GeneratedCode, sources: Mapping[str, tuple[Language, str]]
+) -> KernelCode | None:
+    """The kernel's own code in that of a graph, or the calls of a library's function; None if there
+    is neither.
+    """
+    stage, compile_id, name = generated.stage, generated.compile_id, kernel_name(kernel)
+    is_other_phase = stage and (stage == "backward") != (kernel.phase == "backward")
+    if kernel.compile_id is None or compile_id != kernel.compile_id or is_other_phase:
+        return None
+    language: Language = "Python"
+    if name in sources:
+        language, text = sources[name]
+        lines, most, noun = text.strip("\n").split("\n"), _MAX_LINES, "more line"
+    else:
+        if kernel.kind not in ("library", "communication", "copy"):
             return None
-        more = len(lines) - most
-        note = f"{counted(more, noun)} cut" if more > 0 else ""
-        return KernelCode(
-            name,
-            language,
-            "\n".join(lines[:most]),
-            f"{where} in {graph} of compile {generated.compile_id}",
-            note,
-        )
+        calls = (line.strip() for line in generated.code.splitlines() if f"{name}(" in line)
+        lines, most, noun = [*dict.fromkeys(calls)], _MAX_CALLS, "more call"
+    more = len(lines) - most
+    note = f"{counted(more, noun)} cut" if more > 0 else ""
+    what = language if name in sources else "Calls of it"
+    where = f"{what} in the {f'{stage} ' if stage else ''}graph of compile {compile_id}"
+    return KernelCode(name, language, "\n".join(lines[:most]), where, note) if lines else None
 
 
 def _sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
@@ -133,14 +104,10 @@ def _sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
                     args=arguments,
                 ),
             ):
-                text = max(_texts(arguments), key=len, default="")
+                constants = (item.value for item in arguments if isinstance(item, ast.Constant))
+                texts = (value for value in constants if isinstance(value, str))
+                text = max(texts, key=len, default="")
                 if "\n" in text:
                     yield name, ("C++" if made_by.startswith("cpp") else "Python", text)
                 elif (whole := ast.get_source_segment(code, statement)) is not None:
                     yield name, ("Python", whole)
-
-
-def _texts(arguments: Iterable[ast.expr]) -> Iterator[str]:
-    for argument in arguments:
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-            yield argument.value

@@ -4,25 +4,305 @@ how tall drawings are and what compiling took by phase.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.views import parts, words
 from graphdoctor.views.guards import parts_of
-from graphdoctor.views.html.lines import annotate, listing
+from graphdoctor.views.html.lines import annotate
 from graphdoctor.wording import counted, join_texts
 
 if TYPE_CHECKING:
     from graphdoctor.facts.diagnosis import Diagnosis
+    from graphdoctor.facts.guards import GuardSet
     from graphdoctor.facts.picture import Phase, Picture
     from graphdoctor.facts.recording import Compile, Graph
+
+_Row = TypeVar("_Row", "Compile", "Graph", "GuardSet")
+
+_HUES = 8
+_MOST_CALLS = 1_000
+"""Calls in the table of calls."""
+_FELL_BACK = {"limit": "over the limit", "failed": "failed", "skipped": "skipped"}
+"""Outcomes of compiles after which a function runs eagerly, the worst first."""
+_SCRIPTS = {
+    "calls": ("timeline.js",),
+    "time": ("timeline.js",),
+    "guards": ("guards.js",),
+    "graphs": ("dagre.min.js", "fold.js", "graphs.js"),
+}
+
+
+class Page:
+    """The drawings of a page."""
+
+    def __init__(self, diagnosis: Diagnosis, picture: Picture, root: Path) -> None:
+        recording = diagnosis.recording
+        self._diagnosis = diagnosis
+        self._picture = picture
+        self._root = root
+        self._files = annotate(diagnosis, picture, root)
+        self.links = {
+            (file.file, line.number): f"f{number}-L{line.number}"
+            for number, file in enumerate(self._files)
+            for line in file.lines
+        }
+        """The anchor of each line that is shown, by file and number."""
+        self._hues: dict[str, int] = {}
+        compiles = {compile_.compile_id for compile_ in recording.compiles}
+        ids = compiles | {graph.compile_id for graph in recording.graphs}
+        # Of a large log, the picture names the compiles that were chosen.
+        self._listed = ids if picture.shown is None else {*picture.shown}
+        detailed = self._listed if picture.detailed is None else {*picture.detailed}
+        self._detailed = self._listed & detailed
+        self._graphs = sorted(
+            self._rows(recording.graphs),
+            key=lambda graph: -1 if graph.op_count is None else graph.op_count,
+            reverse=True,
+        )
+        self._rows_note = self._details_note = ""
+        if picture.shown is not None:
+            few = f"{counted(len(self._listed), 'compile')} of {len(compiles):,}"
+            self._rows_note = (
+                f"This page lists {few}: first those of the findings, then one of each function."
+            )
+        if (kept := len(ids & self._detailed)) < len(ids):
+            self._details_note = (
+                f"Graphs, code and guards of {counted(kept, 'compile')} of {len(ids):,} are on this page. "
+                "`graphdoctor report LOG --compile ID --html` shows those of another."
+            )
+
+    def _rows(self, rows: Iterable[_Row]) -> list[_Row]:
+        """The rows of the compiles that the page lists."""
+        return [row for row in rows if row.compile_id in self._listed]
+
+    def _drawing(
+        self, name: str, blobs: Mapping[str, object] | None = None, /, **facts: object
+    ) -> parts.Drawing:
+        def anchor(file: str | None, line: int | None) -> str | None:
+            is_line = file is not None and line is not None
+            return self.links.get((relative(file, self._root), line)) if is_line else None
+
+        def hue(compile_id: str) -> int:
+            # All compiles of a frame have one color.
+            return self._hues.setdefault(compile_id.rpartition("/")[0], len(self._hues) % _HUES)
+
+        facts |= {
+            "anchor": anchor,
+            "hue": hue,
+            "has_details": self._detailed.__contains__,
+            "rows_note": self._rows_note,
+            "details_note": self._details_note,
+        }
+        return parts.Drawing(f"{name}.html.j2", facts, blobs or {}, _SCRIPTS.get(name, ()))
+
+    def banner(self) -> Iterator[parts.Block]:
+        """Say what the page leaves out of a large log."""
+        of_whole = "Counts and findings are of the whole run." if self._rows_note else ""
+        if notes := join_texts(" ", self._rows_note, self._details_note, of_whole):
+            yield parts.Note(notes, "warning")
+
+    def coverage(self) -> parts.Drawing:
+        """A bar of what was compiled."""
+        return self._drawing("coverage", summary=self._diagnosis.summary)
+
+    def shares(self) -> Iterator[parts.Block]:
+        """A bar of what compiling took."""
+        if shares := compile_shares(self._picture.phases):
+            yield self._drawing("shares", shares=shares)
+
+    def evidence(self) -> parts.Drawing:
+        """The environment, torch's configuration, and the records of the log."""
+        meanings = {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()}
+        return self._drawing(
+            "evidence", diagnosis=self._diagnosis, picture=self._picture, meanings=meanings
+        )
+
+    def source(self) -> Iterator[parts.Section]:
+        """The program, line by line."""
+        guards = self._diagnosis.recording.guards
+        paths = [node.file for graph in self._picture.graphs for node in graph.nodes]
+        for guard_set in guards.sets if guards else ():
+            paths += [guard.location.file for guard in guard_set.nodes if guard.location]
+        # As the page's graphs and guards name it; a redacted page must not say where the program
+        # lay.
+        by_name = {relative(path, self._root): path for path in paths if path is not None}
+        files = []
+        for number, file in enumerate(self._files):
+            entry = StackEntry(file=file.file, line=1, function="", package=file.package)
+            path = by_name.get(file.file, file.file)
+            files.append(file.listing(number, entry.shown_file) | {"path": path})
+        if files:
+            source = self._drawing(
+                "source",
+                files=files,
+                graphs={
+                    graph.index: graph for graph in self._rows(self._diagnosis.recording.graphs)
+                },
+                graph_count=len(self._diagnosis.graphs),
+                findings={finding.fingerprint: finding for finding in self._diagnosis.findings},
+            )
+            yield parts.Section("Source", source)
+
+    def sections(self, what_if: parts.Blocks) -> Iterator[parts.Section]:
+        """The sections after the findings; ``what_if`` is said of recompiles."""
+        diagnosis, picture = self._diagnosis, self._picture
+        recording, summary = diagnosis.recording, diagnosis.summary
+        if picture.lanes or recording.calls:
+            yield parts.Section("Calls", self._calls(), count=len(recording.calls) or None)
+        if recompiles := list(self._recompiles()):
+            count = summary.recompiles or None
+            yield parts.Section("Recompiles", (*recompiles, *what_if), count=count)
+        if recording.guards is not None and recording.guards.sets:
+            yield parts.Section("Guards", self._guards(recording.guards.sets))
+        if diagnosis.graphs:
+            yield parts.Section("Graphs", self._graph_list(), count=len(diagnosis.graphs))
+        listed = {None, *self._listed}
+        phases = [phase for phase in picture.phases if phase.compile_id in listed]
+        if phases or recording.compiles:
+            # As deep as the phases of a compile are nested.
+            depths = grouped(
+                ((phase.process, phase.compile_id), phase.depth)
+                for phase in phases
+                if phase.duration_us is not None
+            )
+            time = self._drawing(
+                "time",
+                {"phases": phases},
+                summary=summary,
+                phase_rows=phase_rows(picture.phases),
+                phase_words=PHASE_WORDS,
+                height=_height_of(max(levels) - min(levels) + 1 for levels in depths.values()),
+                compiles=self._rows(recording.compiles),
+            )
+            yield parts.Section("Compile time", time, "Time")
+
+    def _calls(self) -> parts.Drawing:
+        """Each call with what it compiled, and what fell back to eager mode."""
+        recording, lanes = self._diagnosis.recording, self._picture.lanes
+        compiles = grouped((compile_.call_index, compile_) for compile_ in recording.compiles)
+
+        def fate(call_index: int) -> str | None:
+            """The worst that happened in a call; None if nothing did."""
+            in_call = compiles.get(call_index, [])
+            outcomes = {compile_.outcome for compile_ in in_call}
+            is_recompiled = any(
+                compile_.is_recompile and compile_.outcome == "compiled" for compile_ in in_call
+            )
+            fell_back = (word for outcome, word in _FELL_BACK.items() if outcome in outcomes)
+            return next(fell_back, "recompiled" if is_recompiled else None)
+
+        calls = [
+            (
+                call,
+                [compile_ for compile_ in in_call if compile_.outcome == "compiled"],
+                [compile_ for compile_ in in_call if compile_.outcome in _FELL_BACK],
+            )
+            for call in recording.calls
+            for in_call in (compiles.get(call.index, []),)
+        ]
+        # In order, but those that matter first, if there are too many.
+        ranked = sorted(range(len(calls)), key=lambda at: not any(calls[at][1:]))
+        drawn = {
+            "lanes": lanes,
+            "fates": [None if lane.call_index is None else fate(lane.call_index) for lane in lanes],
+            "functions": {str(graph.index): graph.function for graph in recording.graphs},
+        }
+        return self._drawing(
+            "calls",
+            {"lanes": drawn},
+            calls=calls,
+            call_rows=[calls[at] for at in sorted(ranked[:_MOST_CALLS])],
+            lanes=lanes,
+            height=_height_of([1] * len(lanes)),
+        )
+
+    def _recompiles(self) -> Iterator[parts.Drawing]:
+        """Functions that were compiled more than once or hit their limit, with their cache entries
+        in order.
+        """
+        diagnosis = self._diagnosis
+        compiles = grouped(
+            (compile_.frame_id, compile_) for compile_ in self._rows(diagnosis.recording.compiles)
+        )
+        frames = [
+            (frame, len(report.compile_ids), compiles[frame.frame_id])
+            for frame, report in diagnosis.each_frame()
+            if len(report.compile_ids) > 1 and frame.frame_id in compiles
+        ]
+        if not frames and not diagnosis.summary.recompiles:
+            return
+        reports = {report.compile_ids: report for report in diagnosis.recompiles}
+        yield self._drawing(
+            "recompiles",
+            frames=frames,
+            reports={ids[0]: report for ids, report in reports.items() if ids},
+            followed={id_: ids[0] for ids in reports for id_ in ids[1:]},
+            diagnosis=diagnosis,
+        )
+
+    def _guards(self, sets: Sequence[GuardSet]) -> parts.Drawing:
+        detailed = [
+            {
+                "id": guard_set.compile_id,
+                "count": guard_set.guard_count,
+                "parts": parts_of(guard_set),
+            }
+            for guard_set in sets
+            if guard_set.compile_id in self._detailed
+        ]
+        return self._drawing(
+            "guards",
+            {"guards": detailed},
+            guards=self._diagnosis.recording.guards,
+            guard_sets=self._rows(sets),
+            guard_lines=len(detailed[0]["parts"]) if detailed else 0,
+        )
+
+    def _graph_list(self) -> parts.Drawing:
+        """The graphs, the largest first, with their inputs in the user's words, and all stages on
+        the way to Inductor.
+        """
+        ends = {report.index: report for report in self._diagnosis.graphs}
+        graphs, rows = [], []
+        first_alike: dict[str, Graph] = {}
+        for graph in self._graphs:
+            # An earlier one that takes inputs of the same names and shapes.
+            text = words.inputs_text(graph)
+            rows.append((graph, first_alike.get(text) if graph.inputs else None))
+            first_alike.setdefault(text, graph)
+            ended_by = words.base_name(ends[graph.index].ended_by) if graph.index in ends else None
+            inputs = (
+                (item.name, item.source and expression(item.source, graph.resumes_at), item)
+                for item in graph.inputs or ()
+            )
+            graphs.append(
+                {
+                    "index": graph.index,
+                    "id": graph.compile_id,
+                    "name": graph.function,
+                    "inputs": [(name, source, item.is_parameter) for name, source, item in inputs],
+                    "isLeftOut": graph.compile_id not in self._detailed,
+                    # The break at its end.
+                    "endedBy": None if ended_by == "return" else ended_by,
+                }
+            )
+        stages = {
+            "graphs": graphs,
+            "stages": self._picture.graphs,
+            "generated": self._picture.generated,
+        }
+        findings = {finding.fingerprint for finding in self._diagnosis.findings}
+        return self._drawing(
+            "graphs", {"graphs": stages}, graph_rows=rows, findings=findings, ends=ends
+        )
+
 
 _LINE = 18
 """``LINE`` of timeline.js."""
@@ -32,107 +312,15 @@ _NARROW_NAME = 27
 """Of both in one line, which on a narrow screen is above the row."""
 
 
-def graphs_data(
-    shown: Sequence[Graph],
-    picture: Picture,
-    has_details: Callable[[str], bool],
-    ends: Mapping[int, str],
-) -> dict[str, Any]:
-    """The graphs, the largest first, with their inputs in the user's words, and all stages on the
-    way to Inductor.
+def _height_of(depths: Iterable[int]) -> tuple[int, int]:
+    """Pixels of rows as deep as these, and those on a narrow screen, so that a page keeps room for
+    drawings that are drawn when they come into view.
     """
-    graphs = [
-        {
-            "index": graph.index,
-            "id": graph.compile_id,
-            "name": graph.function,
-            "inputs": [
-                (
-                    item.name,
-                    item.source and expression(item.source, graph.resumes_at),
-                    item.is_parameter,
-                )
-                for item in graph.inputs or ()
-            ],
-            "isLeftOut": not has_details(graph.compile_id),
-            # The break at its end.
-            "endedBy": None if ends.get(graph.index) in (None, "return") else ends[graph.index],
-        }
-        for graph in largest_first(shown)
-    ]
-    return {"graphs": graphs, "stages": picture.graphs, "generated": picture.generated}
-
-
-def largest_first(graphs: Iterable[Graph]) -> list[Graph]:
-    """Graphs by their operations, those of unknown size last."""
-    return sorted(
-        graphs, key=lambda graph: -1 if graph.op_count is None else graph.op_count, reverse=True
-    )
-
-
-def lanes_data(
-    diagnosis: Diagnosis, picture: Picture, compiles: Mapping[int | None, Sequence[Compile]]
-) -> dict[str, Any]:
-    """The calls as they are, with the worst that happened in each, and the functions of graphs by
-    their numbers.
-    """
-    return {
-        "lanes": picture.lanes,
-        "fates": [
-            None if lane.call_index is None else _fate(compiles.get(lane.call_index, ()))
-            for lane in picture.lanes
-        ],
-        "functions": {str(graph.index): graph.function for graph in diagnosis.recording.graphs},
-    }
-
-
-def _fate(compiles: Sequence[Compile]) -> str | None:
-    """The worst that happened in a call; None if nothing did."""
-    outcomes = {compile_.outcome for compile_ in compiles}
-    for outcome, word in (
-        ("limit", "over the limit"),
-        ("failed", "failed"),
-        ("skipped", "skipped"),
-    ):
-        if outcome in outcomes:
-            return word
-    return (
-        "recompiled"
-        if any(compile_.is_recompile and compile_.outcome == "compiled" for compile_ in compiles)
-        else None
-    )
-
-
-# How tall drawings will be, so that a page keeps room for those that are drawn when they come into
-# view.
-
-
-def phases_height(phases: Iterable[Phase]) -> tuple[int, int]:
-    """The rows of compiles, which are as deep as their phases are nested."""
-    ended = (phase for phase in phases if phase.duration_us is not None)
-    depths = grouped(((phase.process, phase.compile_id), phase.depth) for phase in ended)
-    return height_of([max(levels) - min(levels) + 1 for levels in depths.values()])
-
-
-def height_of(depths: Iterable[int]) -> tuple[int, int]:
-    """Pixels of rows as deep as these, and those on a narrow screen."""
     bars = [_LINE * depth + 4 for depth in depths]
     return sum(max(bar, _NAME) + 1 for bar in bars), sum(bar + _NARROW_NAME + 1 for bar in bars)
 
 
 # Phases of compiling, added up.
-
-
-@dataclass
-class PhaseRow:
-    """All phases of one name in the compiling thread, or in other threads."""
-
-    name: str
-    is_parallel: bool = False
-    count: int = 0
-    total_us: float = 0.0
-    own_us: float = 0.0
-
 
 PHASE_WORDS = {
     "entire_frame_compile": "compile a function, from its bytecode to its new code",
@@ -179,26 +367,34 @@ _PARTS: dict[str, TorchPart] = {
 part, unless it begins another."""
 
 
+@dataclass
+class PhaseRow:
+    """All phases of one name in the compiling thread, or in other threads."""
+
+    name: str
+    is_parallel: bool = False
+    count: int = 0
+    total_us: float = 0.0
+    own_us: float = 0.0
+
+
 def compile_shares(phases: Iterable[Phase]) -> list[tuple[TorchPart, str, float, float]]:
     """Split compile time among the parts of torch, in order: part, name, microseconds, share."""
+
+    def part_of(phases: Sequence[Phase]) -> TorchPart:
+        parts = (_PARTS[phase.name] for phase in reversed(phases) if phase.name in _PARTS)
+        return next(parts, "tracing")
+
     totals: dict[TorchPart, float] = dict.fromkeys(_LABELS, 0.0)
     # Other threads work while the compiling one does, or waits.
     for phase, us, around in _nested(phase for phase in phases if not phase.thread):
-        totals[_part_of((*around, phase))] += us
+        totals[part_of((*around, phase))] += us
         if around:
-            totals[_part_of(around)] -= us
+            totals[part_of(around)] -= us
     whole = sum(totals.values())
-    return (
-        [(part, _LABELS[part], us, us / whole) for part, us in totals.items() if us > 0]
-        if whole
-        else []
-    )
-
-
-def _part_of(phases: Sequence[Phase]) -> TorchPart:
-    return next(
-        (_PARTS[phase.name] for phase in reversed(phases) if phase.name in _PARTS), "tracing"
-    )
+    return [
+        (part, _LABELS[part], us, us / whole) for part, us in totals.items() if whole and us > 0
+    ]
 
 
 def _nested(phases: Iterable[Phase]) -> Iterator[tuple[Phase, float, Sequence[Phase]]]:
@@ -230,279 +426,3 @@ def phase_rows(phases: Iterable[Phase]) -> list[PhaseRow]:
         if around:
             rows[around[-1].name, is_parallel].own_us -= us
     return sorted(rows.values(), key=lambda row: (row.is_parallel, -row.own_us))
-
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.guards import GuardSet
-    from graphdoctor.facts.picture import Picture
-    from graphdoctor.facts.recording import Compile, Graph
-
-_Row = TypeVar("_Row", "Compile", "Graph", "GuardSet")
-
-_HUES = 8
-_MOST_CALLS = 1_000
-"""Calls in the table of calls."""
-_FELL_BACK = ("skipped", "limit", "failed")
-
-
-class Page:
-    """The drawings of a page."""
-
-    def __init__(self, diagnosis: Diagnosis, picture: Picture, root: Path) -> None:
-        self._diagnosis = diagnosis
-        self._picture = picture
-        self._root = root
-        self._files = annotate(diagnosis, picture, root)
-        numbers = enumerate(self._files)
-        self.links = {
-            (file.file, line.number): f"f{n}-L{line.number}"
-            for n, file in numbers
-            for line in file.lines
-        }
-        """The anchor of each line that is shown, by file and number."""
-        self._hues: dict[str, int] = {}
-        # Of a large log, the picture names the compiles that were chosen.
-        self._listed = None if picture.shown is None else frozenset(picture.shown)
-        self._detailed = None if picture.detailed is None else frozenset(picture.detailed)
-        self._graphs = self._rows(diagnosis.recording.graphs)
-        compiles = {compile_.compile_id for compile_ in diagnosis.recording.compiles}
-        self._rows_note = self._details_note = ""
-        if self._listed is not None:
-            few = f"{counted(len(self._listed), 'compile')} of {len(compiles):,}"
-            self._rows_note = (
-                f"This page lists {few}: first those of the findings, then one of each function."
-            )
-        compiles |= {graph.compile_id for graph in diagnosis.recording.graphs}
-        if (kept := sum(map(self._has_details, compiles))) < len(compiles):
-            self._details_note = (
-                f"Graphs, code and guards of {counted(kept, 'compile')} of {len(compiles):,} are on this page. "
-                "`graphdoctor report LOG --compile ID --html` shows those of another."
-            )
-
-    def _has_row(self, compile_id: str) -> bool:
-        return self._listed is None or compile_id in self._listed
-
-    def _has_details(self, compile_id: str) -> bool:
-        return self._has_row(compile_id) and (
-            self._detailed is None or compile_id in self._detailed
-        )
-
-    def _rows(self, rows: Iterable[_Row]) -> list[_Row]:
-        """The rows of compiles that have some."""
-        return [row for row in rows if self._has_row(row.compile_id)]
-
-    def banner(self) -> Iterator[parts.Block]:
-        """Say what the page leaves out of a large log."""
-        of_whole = "Counts and findings are of the whole run." if self._rows_note else ""
-        if notes := join_texts(" ", self._rows_note, self._details_note, of_whole):
-            yield parts.Note(notes, "warning")
-
-    def coverage(self) -> Iterator[parts.Block]:
-        """A bar of what was compiled."""
-        yield self._drawing("coverage", summary=self._diagnosis.summary)
-
-    def shares(self) -> Iterator[parts.Block]:
-        """A bar of what compiling took."""
-        if shares := compile_shares(self._picture.phases):
-            yield self._drawing("shares", shares=shares)
-
-    def source(self) -> Iterator[parts.Section]:
-        """The program, line by line."""
-        if not self._files:
-            return
-        diagnosis, picture = self._diagnosis, self._picture
-        guarded = diagnosis.recording.guards
-        paths = [
-            node.file for graph in picture.graphs for node in graph.nodes if node.file is not None
-        ]
-        entries = [
-            guard for guard_set in (guarded.sets if guarded else ()) for guard in guard_set.nodes
-        ]
-        paths += [guard.location.file for guard in entries if guard.location is not None]
-        # As the page's graphs and guards name it; a redacted page must not say where the program
-        # lay.
-        named = {relative(path, self._root): path for path in paths}
-        files = [
-            listing(
-                number,
-                file,
-                StackEntry(file=file.file, line=1, function="", package=file.package).shown_file,
-            )
-            | {"path": named.get(file.file, file.file)}
-            for number, file in enumerate(self._files)
-        ]
-        source = self._drawing(
-            "source",
-            files=files,
-            graphs={graph.index: graph for graph in self._graphs},
-            graph_count=len(diagnosis.graphs),
-            findings={finding.fingerprint: finding for finding in diagnosis.findings},
-        )
-        yield parts.Section("Source", source)
-
-    def sections(self, what_if: parts.Blocks) -> Iterator[parts.Section]:
-        """The sections after the findings; ``what_if`` is said of recompiles."""
-        diagnosis, picture = self._diagnosis, self._picture
-        if picture.lanes or diagnosis.recording.calls:
-            yield self._calls()
-        if recompiles := self._recompiles():
-            yield parts.Section(
-                "Recompiles", (*recompiles, *what_if), count=diagnosis.summary.recompiles or None
-            )
-        sets = diagnosis.recording.guards.sets if diagnosis.recording.guards is not None else ()
-        if sets:
-            yield self._guards(sets)
-        if diagnosis.graphs:
-            yield self._graph_list()
-        phases = [
-            phase
-            for phase in picture.phases
-            if phase.compile_id is None or self._has_row(phase.compile_id)
-        ]
-        if phases or diagnosis.recording.compiles:
-            time = self._drawing(
-                "time",
-                {"phases": phases},
-                summary=diagnosis.summary,
-                phase_rows=phase_rows(picture.phases),
-                phase_words=PHASE_WORDS,
-                height=phases_height(phases),
-                compiles=self._rows(diagnosis.recording.compiles),
-            )
-            yield parts.Section("Compile time", time, "Time")
-
-    def _guards(self, sets: Sequence[GuardSet]) -> parts.Section:
-        detailed = [guard_set for guard_set in sets if self._has_details(guard_set.compile_id)]
-        guards = self._drawing(
-            "guards",
-            {
-                "guards": [
-                    {
-                        "id": guard_set.compile_id,
-                        "count": guard_set.guard_count,
-                        "parts": parts_of(guard_set),
-                    }
-                    for guard_set in detailed
-                ]
-            },
-            guards=self._diagnosis.recording.guards,
-            guard_sets=self._rows(sets),
-            guard_lines=len(parts_of(detailed[0])) if detailed else 0,
-        )
-        return parts.Section("Guards", guards)
-
-    def _graph_list(self) -> parts.Section:
-        diagnosis = self._diagnosis
-        ended = {report.index: words.base_name(report.ended_by) for report in diagnosis.graphs}
-        stages = graphs_data(self._graphs, self._picture, self._has_details, ended)
-        findings = {finding.fingerprint for finding in diagnosis.findings}
-        rows = list(_graph_rows(self._graphs))
-        ends = {report.index: report for report in diagnosis.graphs}
-        graphs = self._drawing(
-            "graphs", {"graphs": stages}, graph_rows=rows, findings=findings, ends=ends
-        )
-        return parts.Section("Graphs", graphs, count=len(diagnosis.graphs))
-
-    def evidence(self) -> Iterator[parts.Block]:
-        """The environment, torch's configuration, and the records of the log."""
-        meanings = {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()}
-        yield self._drawing(
-            "evidence", diagnosis=self._diagnosis, picture=self._picture, meanings=meanings
-        )
-
-    def _drawing(
-        self, name: str, blobs: dict[str, Any] | None = None, /, **facts: object
-    ) -> parts.Drawing:
-        shared: dict[str, object] = {
-            "anchor": self._anchor,
-            "hue": self._hue,
-            "has_details": self._has_details,
-            "rows_note": self._rows_note,
-            "details_note": self._details_note,
-        }
-        scripts = {
-            "calls": ("timeline.js",),
-            "time": ("timeline.js",),
-            "guards": ("guards.js",),
-            "graphs": ("dagre.min.js", "fold.js", "graphs.js"),
-        }
-        return parts.Drawing(f"{name}.html.j2", shared | facts, blobs or {}, scripts.get(name, ()))
-
-    def _anchor(self, file: str | None, line: int | None) -> str | None:
-        return (
-            None
-            if file is None or line is None
-            else self.links.get((relative(file, self._root), line))
-        )
-
-    def _hue(self, compile_id: str) -> int:
-        """The color of a frame, which all of its compiles share."""
-        return self._hues.setdefault(compile_id.rpartition("/")[0], len(self._hues) % _HUES)
-
-    def _calls(self) -> parts.Section:
-        """Each call with what it compiled, and what fell back to eager mode."""
-        lanes, compiles = (
-            self._picture.lanes,
-            grouped(
-                (compile_.call_index, compile_) for compile_ in self._diagnosis.recording.compiles
-            ),
-        )
-        calls = [
-            (
-                call,
-                [compile_ for compile_ in in_call if compile_.outcome == "compiled"],
-                [compile_ for compile_ in in_call if compile_.outcome in _FELL_BACK],
-            )
-            for call in self._diagnosis.recording.calls
-            for in_call in (compiles.get(call.index, []),)
-        ]
-        # In order, but those that matter first, if there are too many.
-        ranked = sorted(range(len(calls)), key=lambda at: not any(calls[at][1:]))
-        rows = [calls[at] for at in sorted(ranked[:_MOST_CALLS])]
-        blobs = {"lanes": lanes_data(self._diagnosis, self._picture, compiles)}
-        height = height_of([1] * len(lanes))
-        drawn = self._drawing(
-            "calls", blobs, calls=calls, call_rows=rows, lanes=lanes, height=height
-        )
-        return parts.Section("Calls", drawn, count=len(calls) or None)
-
-    def _recompiles(self) -> parts.Blocks:
-        """Functions that were compiled more than once or hit their limit, with their cache entries
-        in order.
-        """
-        compiles = grouped(
-            (compile_.frame_id, compile_)
-            for compile_ in self._rows(self._diagnosis.recording.compiles)
-        )
-        frames = [
-            (frame, len(report.compile_ids), compiles[frame.frame_id])
-            for frame, report in self._diagnosis.each_frame()
-            if len(report.compile_ids) > 1 and frame.frame_id in compiles
-        ]
-        if not frames and not self._diagnosis.summary.recompiles:
-            return ()
-        causes = {
-            report.compile_ids: report
-            for report in self._diagnosis.recompiles
-            if report.compile_ids
-        }
-        reports = {ids[0]: report for ids, report in causes.items()}
-        followed = {id_: ids[0] for ids in causes for id_ in ids[1:]}
-        facts = {
-            "frames": frames,
-            "reports": reports,
-            "followed": followed,
-            "diagnosis": self._diagnosis,
-        }
-        return (self._drawing("recompiles", **facts),)
-
-
-def _graph_rows(graphs: Sequence[Graph]) -> Iterator[tuple[Graph, Graph | None]]:
-    """The graphs, the largest first, each with an earlier one that takes inputs of the same names
-    and shapes.
-    """
-    first_alike: dict[str, Graph] = {}
-    for graph in largest_first(graphs):
-        text = words.inputs_text(graph)
-        yield graph, first_alike.get(text) if graph.inputs else None
-        first_alike.setdefault(text, graph)

@@ -7,16 +7,23 @@ run in other frames.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from graphdoctor.facts.stack import parsed as parsed_code
 
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-_TRIES = (ast.Try, ast.TryStar)
+_Statement = ast.stmt | ast.excepthandler | ast.match_case
+
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_RUN_AFTER: Mapping[str, tuple[str, ...]] = {
+    "body": ("handlers", "orelse", "finalbody"),
+    "handlers": ("finalbody",),
+    "orelse": ("finalbody",),
+}
+"""The blocks of a loop or a ``try`` that can run after one of its blocks has started."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +35,9 @@ class Function:
     first_line: int
     """The line of its first decorator, otherwise ``line``: where its code object starts."""
     end_line: int
-    outermost: int
-    """``first_line`` of the outermost function around it, which can be the function itself."""
-    class_lines: tuple[int, ...]
-    """The lines where the classes around it start."""
+    surroundings: frozenset[int]
+    """The lines of the outermost function around it, which can be the function itself, and those
+    where the classes around that one start."""
     body: tuple[ast.stmt, ...]
     """Its statements; empty for a lambda."""
 
@@ -51,26 +57,17 @@ class SourceFile:
 
     def __init__(self, text: str, tree: ast.Module) -> None:
         self._lines = text.split("\n")
-        self.functions = tuple(_functions(tree, (), None))
+        self.functions = tuple(_functions(tree, frozenset(), is_inside=False))
         """In the order of their definitions; an inner one comes after the one around it."""
 
-    def around(self, line: int) -> Function | None:
-        """The innermost function around a line."""
-        return self._innermost(
-            function for function in self.functions if _is_inside(function, line)
-        )
-
-    def named(self, name: str, line: int) -> Function | None:
-        """The innermost function with a name around a line."""
-        return self._innermost(
+    def function_at(self, line: int, name: str | None = None) -> Function | None:
+        """The innermost function around a line, or the innermost of a name."""
+        around = (
             function
             for function in self.functions
-            if function.name == name and _is_inside(function, line)
+            if function.first_line <= line <= function.end_line and name in (None, function.name)
         )
-
-    @staticmethod
-    def _innermost(functions: Iterable[Function]) -> Function | None:
-        return max(functions, key=lambda function: function.first_line, default=None)
+        return max(around, key=lambda function: function.first_line, default=None)
 
     def own_lines(self, function: Function) -> set[int]:
         """The lines of a function's own statements, without its docstring."""
@@ -99,119 +96,77 @@ class SourceFile:
 
 
 def _functions(
-    node: ast.AST, classes: tuple[int, ...], outermost: int | None
+    node: ast.AST, surroundings: frozenset[int], *, is_inside: bool
 ) -> Iterator[Function]:
+    """The functions in a node; ``is_inside``: of a function, whose surroundings are theirs."""
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (*_DEFINITIONS, ast.Lambda)):
-            yield from _functions(child, classes, outermost)
-            continue
-        first = _first_line(child)
-        if isinstance(child, ast.ClassDef):
-            yield from _functions(child, (*classes, child.lineno), outermost)
-            continue
-        around = first if outermost is None else outermost
-        yield Function(
-            name="<lambda>" if isinstance(child, ast.Lambda) else child.name,
-            line=child.lineno,
-            first_line=first,
-            end_line=child.end_lineno or child.lineno,
-            outermost=around,
-            class_lines=classes,
-            body=() if isinstance(child, ast.Lambda) else tuple(child.body),
-        )
-        yield from _functions(child, classes, around)
+        around = surroundings
+        if isinstance(child, ast.ClassDef) and not is_inside:
+            around |= {child.lineno}
+        if isinstance(child, _FUNCTIONS):
+            first = child.lineno if isinstance(child, ast.Lambda) else _start(child)
+            body = () if isinstance(child, ast.Lambda) else tuple(child.body)
+            end = child.end_lineno or child.lineno
+            if not is_inside:
+                around |= {*range(first, end + 1)}
+            name = getattr(child, "name", "<lambda>")
+            yield Function(name, child.lineno, first, end, around, body)
+        yield from _functions(child, around, is_inside=is_inside or isinstance(child, _FUNCTIONS))
 
 
-def _is_inside(function: Function, line: int) -> bool:
-    return function.first_line <= line <= function.end_line
+def _start(statement: _Statement) -> int:
+    """The line of a decorator, as in the code object, or of the keyword; of a ``case``, which has
+    no position, of its pattern.
+    """
+    placed = statement.pattern if isinstance(statement, ast.match_case) else statement
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return decorators[0].lineno if decorators else placed.lineno
 
 
-def _first_line(node: ast.stmt | ast.expr) -> int:
-    """A decorated definition starts at its first decorator, as its code object does."""
-    decorators = getattr(node, "decorator_list", None)
-    return int(decorators[0].lineno) if decorators else node.lineno
+def _end(statement: _Statement) -> int:
+    placed = statement.body[-1] if isinstance(statement, ast.match_case) else statement
+    return placed.end_lineno or placed.lineno
 
 
-def _blocks(statement: ast.AST) -> dict[str, list[ast.AST]]:
-    """The blocks of a compound statement that run in the same frame, by field name."""
-    if isinstance(statement, _DEFINITIONS):
-        return {}
+def _covers(statement: _Statement, line: int) -> bool:
+    return _start(statement) <= line <= _end(statement)
+
+
+def _blocks(statement: _Statement) -> dict[str, list[_Statement]]:
     return {name: block for name in _BLOCKS if (block := getattr(statement, name, None))}
 
 
-def _own_head(statement: ast.AST) -> range:
-    """The lines of a statement, an ``except`` or a ``case``, without those of its blocks."""
-    heads = [
-        child
-        for name, value in ast.iter_fields(statement)
-        if name not in _BLOCKS
-        for child in _nodes(value)
-    ]
-    if isinstance(statement, ast.stmt) and not any(hasattr(statement, name) for name in _BLOCKS):
-        return range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-    placed = [child for head in heads for child in ast.walk(head)]
-    starts = [child.lineno for child in placed if hasattr(child, "lineno")]
-    ends = [child.end_lineno for child in placed if hasattr(child, "end_lineno")]
-    if isinstance(statement, (ast.stmt, ast.ExceptHandler)):
-        starts.append(
-            _first_line(statement) if isinstance(statement, ast.stmt) else statement.lineno
-        )
-        ends.append(statement.lineno)
-    return range(min(starts), max(ends) + 1)
+def _inner_blocks(statement: _Statement) -> dict[str, list[_Statement]]:
+    """The blocks of a compound statement that run in the same frame."""
+    return {} if isinstance(statement, _DEFINITIONS) else _blocks(statement)
 
 
-def _nodes(value: object) -> Iterator[ast.AST]:
-    for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, ast.AST):
-            yield item
-
-
-def _lines_of(statements: Iterable[ast.AST]) -> Iterator[int]:
+def _lines_of(statements: Iterable[_Statement]) -> Iterator[int]:
     for statement in statements:
-        yield from _own_head(statement)
-        for block in _blocks(statement).values():
+        start = _start(statement)
+        starts = [_start(block[0]) for block in _blocks(statement).values()]
+        # What is before the first block.
+        yield from range(start, max(start + 1, min(starts)) if starts else _end(statement) + 1)
+        for block in _inner_blocks(statement).values():
             yield from _lines_of(block)
 
 
-def _lines_after(block: Sequence[ast.AST], line: int) -> Iterator[int]:
-    for index, statement in enumerate(block):
-        if not _covers(statement, line):
-            continue
-        blocks = _blocks(statement)
-        inner = next(
-            (name for name, body in blocks.items() if any(_covers(item, line) for item in body)),
-            None,
-        )
-        if inner is None:
-            yield from _lines_of(item for body in blocks.values() for item in body)
-        elif inner in ("handlers", "cases"):
-            # Only one of several alternatives runs.
-            chosen = next(item for item in blocks[inner] if _covers(item, line))
-            yield from _lines_after([chosen], line)
-        else:
-            yield from _lines_after(blocks[inner], line)
-        if inner is not None:
-            for name in _following(statement, inner):
-                yield from _lines_of(blocks.get(name, ()))
-        yield from _lines_of(block[index + 1 :])
+def _lines_after(block: Sequence[_Statement], line: int) -> Iterator[int]:
+    index = next((at for at, item in enumerate(block) if _covers(item, line)), None)
+    if index is None:
         return
-
-
-def _covers(node: ast.AST, line: int) -> bool:
-    # A ``case`` has no position of its own.
-    placed: list[ast.AST] = [*node.body] if isinstance(node, ast.match_case) else [node]
-    end = max(getattr(item, "end_lineno", 0) for item in placed)
-    return _own_head(node).start <= line <= end
-
-
-def _following(statement: ast.AST, inner: str) -> tuple[str, ...]:
-    """The blocks of a compound statement that can run after one of its blocks has started."""
-    if isinstance(statement, _LOOPS) and inner == "body":
-        return ("orelse",)
-    if isinstance(statement, _TRIES):
-        return {
-            "body": ("handlers", "orelse", "finalbody"),
-            "handlers": ("finalbody",),
-            "orelse": ("finalbody",),
-        }.get(inner, ())
-    return ()
+    statement, blocks = block[index], _inner_blocks(block[index])
+    for name, inner in blocks.items():
+        on_line = [item for item in inner if _covers(item, line)]
+        if on_line:
+            # Of handlers and cases, only one runs.
+            is_alternative = name in ("handlers", "cases")
+            yield from _lines_after(on_line if is_alternative else inner, line)
+            after = () if isinstance(statement, ast.If) else _RUN_AFTER.get(name, ())
+            for later in after:
+                yield from _lines_of(blocks.get(later, ()))
+            break
+    else:
+        for inner in blocks.values():
+            yield from _lines_of(inner)
+    yield from _lines_of(block[index + 1 :])

@@ -75,11 +75,12 @@ def explained(markup: str) -> Markup:
         if number not in left:
             return match[0]
         left.remove(number)
-        explained.append(TERMS[number])
+        term = TERMS[number]
+        explained.append(term)
         if any(name == "a" for name, _ in around):
-            waiting.append(TERMS[number])
+            waiting.append(term)
             return match[0]
-        return _in_place(TERMS[number], match[0])
+        return f'<dfn><button type="button" class="term" popovertarget="term-{term.key}">{match[0]}</button></dfn>'
 
     pieces, at = [], 0
     for tag in _TAG.finditer(f"{markup}<end>"):
@@ -94,35 +95,21 @@ def explained(markup: str) -> Markup:
             while around and around.pop()[0] != name:
                 pass
             if name == "a":
-                pieces += map(_after_link, waiting)
+                pieces += [
+                    f'<button type="button" class="term more" popovertarget="term-{term.key}"'
+                    f' aria-label="What is: {term.name}">?</button>'
+                    for term in waiting
+                ]
                 waiting.clear()
         elif name not in _VOID and not attributes.endswith("/"):
-            around.append((name, is_left_out or _is_left_out(name, attributes)))
+            classes = re.search(r'class="([^"]*)"', attributes)
+            is_left_out |= (
+                name in _LEFT_OUT
+                or (name == "details" and not re.search(r"\bopen\b", attributes))
+                or (classes is not None and not _LEFT_OUT_CLASSES.isdisjoint(classes[1].split()))
+            )
+            around.append((name, is_left_out))
     # All text from outside was escaped by what made the markup.
-    return Markup("").join([Markup("".join(pieces)), *map(_about, explained)])
-
-
-def _is_left_out(name: str, attributes: str) -> bool:
-    if name in _LEFT_OUT or (name == "details" and not re.search(r"\bopen\b", attributes)):
-        return True
-    classes = re.search(r'class="([^"]*)"', attributes)
-    return classes is not None and not _LEFT_OUT_CLASSES.isdisjoint(
-        {classes[1], *classes[1].split()}
-    )
-
-
-def _in_place(term: Term, word: str) -> str:
-    return f'<dfn><button type="button" class="term" popovertarget="term-{term.key}">{word}</button></dfn>'
-
-
-def _after_link(term: Term) -> Markup:
-    return Markup(
-        f'<button type="button" class="term more" popovertarget="term-{term.key}" aria-label="What is: {term.name}">?'
-        "</button>"
-    )
-
-
-def _about(term: Term) -> Markup:
-    return Markup('<div popover id="term-{}" class="about"><b>{}</b> {}</div>\n').format(
-        term.key, term.name, term.text
-    )
+    about = Markup('<div popover id="term-{}" class="about"><b>{}</b> {}</div>\n')
+    abouts = (about.format(term.key, term.name, term.text) for term in explained)
+    return Markup("").join([Markup("".join(pieces)), *abouts])

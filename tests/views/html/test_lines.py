@@ -266,7 +266,10 @@ def _line(line: Line, codes: dict[str, str], *, is_whole: bool) -> str:
         "guards": (line.guard_count, line.guard_us)
         if line.guard_count or line.guard_us is not None
         else None,
-        "frames": [f"{made.state} {made.compile_ids} {made.resumes_at}" for made in line.frames],
+        "frames": [
+            f"{report.state} {report.compile_ids} {frame.resumes_at}"
+            for frame, report in line.frames
+        ],
         "call path": line.is_call_path,
     }
     said = [f"{name} {value}" for name, value in known.items() if value]

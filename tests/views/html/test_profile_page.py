@@ -164,7 +164,7 @@ def test_the_drawing_adds_up_at_every_level():
     root = flame(
         trained().parts,
         label="kernels",
-        place=lambda file, line: (f"{file}:{line}", None),
+        link=lambda file, line: (f"{file}:{line}", None),
         rest=[("x", 8.0)],
     )
     assert root.us == pytest.approx(476.0)

@@ -109,20 +109,16 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(f"{first}-{last}" for first, last in zip(starts, ends, strict=True))
 
 
-def test_function_begins_at_decorators_and_knows_its_surroundings():
-    forward, inner, halve = parsed(TEXT).functions
-    assert (forward.name, forward.first_line, forward.line) == ("forward", 5, 6)
-    assert (inner.outermost, inner.class_lines) == (5, (4,))
-    assert (halve.name, halve.line) == ("<lambda>", line_of("halve ="))
-
-
-def test_functions_are_found_by_line_and_by_name():
+def test_functions_are_found_by_line_and_name_with_their_surroundings():
     source = parsed(TEXT)
-    forward, inner, _ = source.functions
-    assert source.around(line_of("return z + 1")) == inner
-    assert source.named("forward", line_of("return z + 1")) == forward
-    assert source.around(1) is None
-    assert source.named("backward", 6) is None
+    forward, inner, halve = source.functions
+    assert (forward.name, forward.first_line, forward.line) == ("forward", 5, 6)
+    assert inner.surroundings == {4, *range(5, forward.end_line + 1)}
+    assert (halve.name, halve.line) == ("<lambda>", line_of("halve ="))
+    assert source.function_at(line_of("return z + 1")) == inner
+    assert source.function_at(line_of("return z + 1"), "forward") == forward
+    assert source.function_at(1) is None
+    assert source.function_at(6, "backward") is None
 
 
 def test_a_deep_tree_is_refused_rather_than_fatal():
