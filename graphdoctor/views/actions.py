@@ -1,6 +1,6 @@
 """Actions for findings: each once, with the findings it is for and what it is worth.
 
-Comes in: the findings of a diagnosis. Goes out: actions, and phrases about them.
+Comes in: the findings of a diagnosis. Goes out: actions, and the section that lists them.
 """
 
 from __future__ import annotations
@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from graphdoctor.facts.diagnosis import Cost, Finding
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import Fix, SnippetPlace
-from graphdoctor.views.words import clusters
-from graphdoctor.wording import counted, duration, join_texts
+from graphdoctor.views import parts
+from graphdoctor.views.words import clusters, fix_text
+from graphdoctor.wording import counted, duration, join_texts, percent
+
+_MOST_ACTIONS = 5
+_USABLE = ("verified", "contained", "not tried", "unproven")
+"""Verdicts of fixes that no trial has ruled out, the best first."""
 
 
 @dataclass
@@ -21,6 +27,7 @@ class Action:
     fix: Fix | None
     findings: list[Finding] = field(default_factory=list)
     counted_ids: frozenset[str] = frozenset()
+    """Recompiles that an action above is for, too."""
 
     @property
     def recompile_ids(self) -> frozenset[str]:
@@ -39,37 +46,21 @@ class Action:
         return {change.key for finding in self.findings for change in finding.changes}
 
     @property
-    def _costs(self) -> list[Cost]:
-        return [finding.cost for finding in self.findings if finding.cost is not None]
-
-    @property
-    def call_from(self) -> set[str | None]:
-        """Sources of ``call_us``."""
-        return {cost.call_from for cost in self._costs}
-
-    @property
     def call_us(self) -> float:
         """Cost of its findings in a steady call, in microseconds, as far as known.
 
         A gap is of one line, whose findings all have it. What a trial of the fix saved is of all
         its findings together.
         """
-        saved = [
-            cost.call_us
-            for cost in self._costs
-            if cost.call_us is not None and cost.call_from == "fix"
-        ]
-        gaps = {
-            finding.location.at: finding.cost.call_us or 0.0
-            for finding in self.findings
-            if finding.cost is not None
-        }
-        return saved[0] if saved else sum(gaps.values())
+        costs = [(finding.location.at, finding.cost) for finding in self.findings if finding.cost]
+        saved = (cost.call_us for _, cost in costs if cost.call_from == "fix")
+        gaps = {at: cost.call_us or 0.0 for at, cost in costs}
+        return next((us for us in saved if us is not None), sum(gaps.values()))
 
     @property
     def compile_s(self) -> float:
         """Cost of its findings in compile time, in seconds, as far as known."""
-        return sum(cost.compile_s or 0.0 for cost in self._costs)
+        return sum(finding.cost.compile_s or 0.0 for finding in self.findings if finding.cost)
 
 
 def actions(findings: Sequence[Finding]) -> list[Action]:
@@ -80,15 +71,15 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
     """
     by_fix: dict[tuple[str, SnippetPlace | None] | str, Action] = {}
     for cluster in clusters(findings):
-        fix = _best_fix(cluster)
-        if all(finding.is_mended for finding in cluster) and (
-            fix is None or fix.verdict != "verified"
-        ):
+        fixes = [fix for finding in cluster for fix in finding.fixes if fix.verdict in _USABLE]
+        best = min(fixes, key=lambda fix: _USABLE.index(fix.verdict), default=None)
+        is_mended = all(finding.is_mended for finding in cluster)
+        if is_mended and (best is None or best.verdict != "verified"):
             continue
         # One line of code is one thing to do, however findings put it.
-        edit = None if fix is None else fix.diff or fix.snippet
-        key = (edit or fix.title, fix.place) if fix else cluster[0].fingerprint
-        by_fix.setdefault(key, Action(fix)).findings.extend(cluster)
+        edit = None if best is None else best.diff or best.snippet
+        key = (edit or best.title, best.place) if best else cluster[0].fingerprint
+        by_fix.setdefault(key, Action(best)).findings.extend(cluster)
     ordered = sorted(_with_limits([*by_fix.values()]), key=_rank)
     counted_ids: frozenset[str] = frozenset()
     for action in ordered:
@@ -101,11 +92,12 @@ def _with_limits(proposed: list[Action]) -> list[Action]:
     """The actions, without those that only point to what changes: what to do about that is for
     both.
     """
-    pointing = [action for action in proposed if action.fix and action.fix.kind == "call"]
     limits = [
         action
-        for action in pointing
-        if {finding.code for finding in action.findings} <= {"GD201", "GD303"}
+        for action in proposed
+        if action.fix
+        and action.fix.kind == "call"
+        and {finding.code for finding in action.findings} <= {"GD201", "GD303"}
     ]
     for limit in limits:
         causes = [
@@ -130,11 +122,66 @@ def _rank(action: Action) -> tuple[object, ...]:
     return action.fix is None, is_consequence, *most_urgent, -action.call_us, -action.compile_s
 
 
-def _best_fix(cluster: Sequence[Finding]) -> Fix | None:
-    """The verified fix, otherwise the first that no trial has ruled out."""
-    order = ("verified", "contained", "not tried", "unproven")
-    fixes = [fix for finding in cluster for fix in finding.fixes if fix.verdict in order]
-    return min(fixes, key=lambda fix: order.index(fix.verdict), default=None)
+def todo_section(diagnosis: Diagnosis) -> parts.Section:
+    """List what to do: actions of one kind in a row, with the worst of them; or say why there is
+    nothing to do.
+    """
+    todo = actions(diagnosis.findings)
+    rows = []
+    kinds = grouped((_kind_of(action, action.fix), action) for action in todo if action.fix)
+    for action, *alike in kinds.values():
+        fix, code = action.fix, code_line(action)
+        for other in alike:
+            action.findings += other.findings
+            action.counted_ids |= other.counted_ids
+        more = f" and {counted(len(alike), 'line')} like it" if alike else ""
+        title = f"{fix_text(fix)}{more}" if fix else ""
+        condition = f", {fix.condition}" if fix and fix.condition and code is not None else ""
+        anchor = f"finding-{action.findings[0].fingerprint}"
+        verdict = fix.verdict if fix and fix.verdict != "not tried" else ""
+        mends = parts.Cell((parts.Span(mends_text(action), link=anchor), condition), verdict)
+        what = title if code is None else parts.Span(code, "code")
+        rows.append((what, mends, saves_text(action)))
+    if rows:
+        first = parts.Column("do this", is_number=False, is_pasted=True)
+        # One thing to do is said by its finding, which is all that a terminal shows.
+        show: parts.Show = "always" if len(todo) > 1 else "long"
+        columns = (first, "fixes", "saves")
+        table = parts.Table(columns, rows, "thing", _MOST_ACTIONS, show=show)
+        return parts.Section("What to do", table)
+    said = () if todo else parts.Note(_nothing_to_do(diagnosis), show="long")
+    return parts.Section("What to do", said)
+
+
+def _kind_of(action: Action, fix: Fix) -> object:
+    """What alike actions have in common: the line to write, or the cause and how it is fixed."""
+    first = action.findings[0]
+    where = fix.place and fix.place.where
+    how = (fix.kind, fix.condition, fix.is_safe, fix.source, where, fix.verdict)
+    return code_line(action) or (first.code, first.torch_id, *how)
+
+
+def _nothing_to_do(diagnosis: Diagnosis) -> str:
+    if diagnosis.findings:
+        return "The verified fixes remove every finding."
+    recording, summary = diagnosis.recording, diagnosis.summary
+    if recording.is_partial:
+        return "The run ended early, so what there is to do is unknown. Run it again once the cause above is gone."
+    share = None if recording.guards is None else recording.guards.share
+    guards = None if share is None else f"Guard checks take {percent(share)} of a steady call."
+    if summary.hidden_findings:
+        return join_texts(" ", "Nothing: no findings are shown.", guards)
+    detail, seconds = summary.coverage_detail, summary.compile_time_s
+    compiled = None
+    if detail is not None and detail.graph_ops and not detail.eager_ops:
+        count = summary.graphs_per_call
+        graphs = f" in {counted(count, 'graph')}" if count else ""
+        operations = counted(detail.graph_ops, "tensor operation")
+        compiled = f"all {operations} of a call run compiled{graphs}"
+    settled = "nothing recompiled" if summary.compiles and not summary.recompiles else None
+    good = join_texts(": ", "Nothing", join_texts(", and ", compiled, settled))
+    took = f"Compiling took {seconds:.2f} s." if seconds else None
+    return join_texts(" ", f"{good}.", took, guards)
 
 
 def code_line(action: Action) -> str | None:
@@ -145,13 +192,8 @@ def code_line(action: Action) -> str | None:
     if fix is None or fix.kind == "code" or fix.diff is not None or fix.snippet is None:
         return None
     line = fix.snippet.strip()
-    if "\n" in line:
-        return None
-    return (
-        f"torch.compile(..., {line})"
-        if fix.place is not None and fix.place.where == "compile"
-        else line
-    )
+    is_argument = fix.place is not None and fix.place.where == "compile"
+    return None if "\n" in line else f"torch.compile(..., {line})" if is_argument else line
 
 
 def mends_text(action: Action) -> str:
@@ -161,9 +203,8 @@ def mends_text(action: Action) -> str:
     """
     breaks = [finding for finding in action.findings if finding.code.startswith("GD1")]
     skips = [finding for finding in breaks if finding.code == "GD111"]
-    is_of_skip = action.fix is not None and {
-        finding.code for finding in breaks if action.fix in finding.fixes
-    } == {"GD111"}
+    suggested_for = {finding.code for finding in breaks if action.fix in finding.fixes}
+    is_of_skip = action.fix is not None and suggested_for == {"GD111"}
     sites, noun = (skips, "skipped function") if is_of_skip else (breaks, "break")
     places = {finding.location.at for finding in sites}
     recompiles, shared = len(action.recompile_ids), len(action.counted_ids)
@@ -183,16 +224,17 @@ def saves_text(action: Action) -> str:
     A gap between graphs is what the break costs today, not what a fix saves: it is named as such.
     Compiles can have other causes too, so their time is what can be saved at most.
     """
-    parts = []
-    if (call := duration(abs(action.call_us))) != duration(0.0):
-        sources = action.call_from
-        gaps = (
-            "" if "profile" in sources else "host gaps of " if "host_gap" in sources else "gaps of "
-        )
-        adds = "" if action.call_us > 0 else "adds "
-        parts.append(f"{adds if 'fix' in sources else gaps}{call} per call")
-    if (seconds := f"{action.compile_s:.1f}") != "0.0":
-        parts.append(f"up to {seconds} s of compiling")
-    if action.fix is not None and action.fix.verdict != "not tried":
-        parts.append(f"({action.fix.verdict})")
-    return " ".join(parts) if len(parts) < 3 else f"{parts[0]}, {parts[1]} {parts[2]}"
+    sources = {finding.cost.call_from for finding in action.findings if finding.cost}
+    lead = "gaps of "
+    if "fix" in sources:
+        lead = "" if action.call_us > 0 else "adds "
+    elif "profile" in sources:
+        lead = ""
+    elif "host_gap" in sources:
+        lead = "host gaps of "
+    call, seconds = duration(abs(action.call_us)), f"{action.compile_s:.1f}"
+    return join_texts(
+        ", ",
+        f"{lead}{call} per call" if call != duration(0.0) else None,
+        f"up to {seconds} s of compiling" if seconds != "0.0" else None,
+    )

@@ -232,7 +232,7 @@ def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
     if before.graphs != now.graphs:
         yield f"graphs: {before.graphs} → {now.graphs}"
     if before.coverage != now.coverage:
-        old, new = words.share_changes(before.coverage, now.coverage)
+        old, new = words.percents(before.coverage, now.coverage)
         yield f"coverage: {old} → {new}"
     yield from (
         f"now eager: {name}" for name in now.eager_functions if name not in before.eager_functions

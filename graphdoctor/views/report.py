@@ -7,7 +7,6 @@ Comes in: a diagnosis, and for a page its picture. Goes out: a view.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -18,9 +17,8 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import CallWatch, Counts, Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
-from graphdoctor.facts.recording import Graph
 from graphdoctor.views import parts, words
-from graphdoctor.views.actions import Action, actions, code_line, mends_text, saves_text
+from graphdoctor.views.actions import actions, todo_section
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.fixes import keeping, outcome, treatment_parts
 from graphdoctor.views.log_words import log_rows, unshown_text
@@ -36,10 +34,6 @@ if TYPE_CHECKING:
 _MOST_CALLS = 5
 _MAX_SERIES = 10
 _MAX_EAGER = 6
-_MOST_ACTIONS = 5
-_QUOTED = re.compile(r"`.*`")
-
-
 _COUNTS = {
     "calls": "call",
     "graphs": "graph",
@@ -66,83 +60,75 @@ def report_view(
 
 def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
     recording, treatment = diagnosis.recording, diagnosis.recording.treatment
-    yield from _answer(diagnosis, page)
-    if page is None:
-        yield from _counts(diagnosis, None)
-    yield from _todo(diagnosis)
+    yield from page.banner() if page else ()
+    yield from partial_note(diagnosis)
+    yield parts.Verdict(*words.sentence(diagnosis))
+    if treatment is not None:
+        tone: parts.Tone = "dim" if treatment.after is None else "good"
+        yield parts.Verdict(outcome(treatment, recording.target), tone)
+    counts = list(_counts(diagnosis, page))
+    yield from () if page else counts
+    yield todo_section(diagnosis)
     if page is not None:
-        yield parts.Section("In figures", _counts(diagnosis, page), "Figures")
+        yield parts.Section("In figures", counts, "Figures")
         yield from page.source()
-    yield parts.Section(
-        "Findings", _findings(diagnosis), count=len(list(words.clusters(diagnosis.findings)))
-    )
+    count = len(list(words.clusters(diagnosis.findings)))
+    yield parts.Section("Findings", _findings(diagnosis), count=count)
     yield from () if treatment is None else treatment_parts(diagnosis, treatment)
     if page is not None:
         # Texts of these are those of other commands.
         yield from page.sections(tuple(what_if_parts(diagnosis)))
         yield parts.Section("Sensitivity", variation_parts(diagnosis))
     yield from stage_parts(diagnosis)
-    yield parts.Section("Evidence", _log(diagnosis, page))
+    log = (parts.Rows(log_rows(diagnosis), "line"), *unshown_text(diagnosis))
+    yield parts.Section("Evidence", (*log, page.evidence()) if page else log)
     yield words.unknown_section(words.other_gaps(diagnosis))
-    yield parts.Section(
-        "Environment",
-        parts.Rows(words.setting_rows(recording.target, recording.environment)),
-        show="long",
-    )
+    settings = parts.Rows(words.setting_rows(recording.target, recording.environment))
+    yield parts.Section("Environment", settings, show="long")
     if page is None:
         yield parts.Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
     yield from () if treatment is None else keeping(diagnosis, treatment)
 
 
-# The answer.
-
-
-def _answer(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
-    treatment = diagnosis.recording.treatment
-    yield from () if page is None else page.banner()
-    yield from partial_note(diagnosis)
-    yield parts.Verdict(*words.sentence(diagnosis))
-    if treatment is not None:
-        yield parts.Verdict(
-            outcome(treatment, diagnosis.recording.target),
-            "dim" if treatment.after is None else "good",
-        )
+# What was counted.
 
 
 def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
-        yield parts.Note(
-            " · ".join(count_texts(summary, watch, said=words.said_counts(diagnosis))),
-            "dim",
-            show="short",
-        )
+        texts = count_texts(summary, watch, said=words.said_counts(diagnosis))
+        yield parts.Note(" · ".join(texts), "dim", show="short")
         yield parts.Figures(tuple(figures(diagnosis)), show="long")
         if page is not None and summary.coverage is not None:
             yield page.coverage()
         if summary.calls or summary.compiles or page is None:
             # What runs eagerly though nothing breaks the graph has no finding that would say so.
             has_finding = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
-            yield parts.Note(
-                _coverage(diagnosis),
-                show="long" if has_finding or summary.coverage in (None, 1) else "always",
-            )
-        yield from () if page is None else page.shares()
+            is_said = has_finding or summary.coverage in (None, 1)
+            yield parts.Note(_coverage(diagnosis), show="long" if is_said else "always")
+        yield from page.shares() if page else ()
     calls = Counter(
-        f"torch.compile({call.compiled}{''.join(f', {name}={value}' for name, value in call.arguments.items())}) "
+        f"torch.compile({join_texts(', ', call.compiled, *(f'{name}={value}' for name, value in call.arguments.items()))}) "
         f"at {call.file}:{call.line}"
         for call in diagnosis.recording.compile_calls
     )
-    texts = [f"{text}, {times(count)}" if count > 1 else text for text, count in calls.items()]
-    texts += [] if watch is None else watched_texts(watch)
-    yield parts.Rows(
-        (parts.Row("compiled", parts.Note(parts.Span(text), "dim")) for text in texts),
-        "function",
-        _MOST_CALLS,
-    )
+    compiled = [f"{text}, {times(count)}" if count > 1 else text for text, count in calls.items()]
+    compiled += [] if watch is None else watched_texts(watch)
+    rows = (parts.Row("compiled", parts.Note(parts.Span(text), "dim")) for text in compiled)
+    yield parts.Rows(rows, "function", _MOST_CALLS)
     if watch is not None:
-        yield parts.Note(watching_text(watch), "dim")
+        watched, calls_made = _watched_calls(watch), watch.calls
+        of = counted(watched, "call")
+        if calls_made is not None:
+            of = f"{watched:,} of {calls_made:,} calls"
+        is_long = watch.cost_s >= 1
+        cost = f"{watch.cost_s:.1f} s" if is_long else f"{math.ceil(watch.cost_s * 1e3)} ms"
+        yield parts.Note(f"Watched {of}; watching added about {cost}.", "dim")
+
+
+def _watched_calls(watch: CallWatch) -> int:
+    return sum(function.watched_calls for function in watch.functions)
 
 
 def count_texts(
@@ -158,8 +144,7 @@ def count_texts(
     """
     for name, noun in _COUNTS.items():
         number = getattr(summary, name)
-        is_shown = number and name not in said if said is not None else number or name in _ALWAYS
-        if is_shown:
+        if (number and name not in (said or ())) or (said is None and name in _ALWAYS):
             yield counted(number, noun)
     if summary.frames_over_limit:
         yield f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit"
@@ -172,30 +157,25 @@ def count_texts(
         yield _steady_text(summary.steady_call_us, watch)
     if summary.compile_time_s is not None:
         yield f"{summary.compile_time_s:.2f} s compiling"
-    if (
-        summary.steadiness is not None
-        and (compiles := compiles_text(summary.steadiness)) is not None
-    ):
-        yield compiles
+    if summary.steadiness is not None:
+        yield from compiles_texts(summary.steadiness)
 
 
-def compiles_text(steadiness: Steadiness) -> str | None:
-    """Count the compiles of each call of a program that took several calls to settle; None for others."""
+def compiles_texts(steadiness: Steadiness) -> Iterator[str]:
+    """Count the compiles of each call of a program that took several calls to settle."""
+    per_call, repeated = steadiness.compiles_per_call, steadiness.compiles_repeated or ()
     if steadiness.compiling_calls is not None:
-        return f"the last {counted(steadiness.compiling_calls, 'call')} of `{steadiness.function}` all compiled"
-    if not steadiness.compiles_per_call:
-        return None
-    if steadiness.state in (None, "settled") and not any(steadiness.compiles_repeated or ()):
-        return None
-    text = f"compiles per call {_series(steadiness.compiles_per_call)}"
-    repeated = steadiness.compiles_repeated
-    return f"{text}; repeating the last one {_series(repeated)}" if repeated else text
+        calls = counted(steadiness.compiling_calls, "call")
+        yield f"the last {calls} of `{steadiness.function}` all compiled"
+    elif per_call and (steadiness.state not in (None, "settled") or any(repeated)):
+        again = f"; repeating the last one {_series(repeated)}" if repeated else ""
+        yield f"compiles per call {_series(per_call)}{again}"
 
 
 def _series(numbers: Sequence[int]) -> str:
     shown = [str(number) for number in numbers]
     if len(shown) > _MAX_SERIES:
-        shown = [*shown[: _MAX_SERIES - 1], "…", shown[-1]]
+        shown[_MAX_SERIES - 1 : -1] = ["…"]
     return ", ".join(shown)
 
 
@@ -204,29 +184,22 @@ def figures(diagnosis: Diagnosis) -> Iterator[parts.Figure]:
     summary, watch = diagnosis.summary, diagnosis.recording.watch
     findings = "findings" if diagnosis.findings else None
     if watch is not None:
-        watched = f"{sum(function.watched_calls for function in watch.functions)} watched"
-        yield parts.Figure(
-            "calls", words.UNKNOWN if watch.calls is None else f"{watch.calls:,}", watched
-        )
+        calls = words.UNKNOWN if watch.calls is None else f"{watch.calls:,}"
+        yield parts.Figure("calls", calls, f"{_watched_calls(watch)} watched")
     elif summary.calls:
         failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
         yield parts.Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
     if summary.graphs:
         yield parts.Figure("graphs", str(summary.graphs), link="graphs")
     if summary.break_sites:
-        reported = f"reported {times(summary.break_records)}" if summary.break_records else ""
-        yield parts.Figure(
-            "break sites",
-            str(summary.break_sites),
-            reported,
-            "warning" if reported else None,
-            findings,
-        )
-    eager = summary.skipped_frames + summary.frames_over_limit
-    kinds = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
-    why = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
-    if eager:
-        yield parts.Figure("functions running eagerly", str(eager), why, "bad", findings)
+        records = summary.break_records
+        note = f"reported {times(records)}" if records else ""
+        tone: parts.Tone | None = "warning" if records else None
+        yield parts.Figure("break sites", str(summary.break_sites), note, tone, findings)
+    eager = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
+    if count := sum(eager.values()):
+        why = ", ".join(f"{number} {kind}" for kind, number in eager.items() if number)
+        yield parts.Figure("functions running eagerly", str(count), why, "bad", findings)
     if summary.recompiles:
         causes = f"for {counted(summary.recompile_causes, 'cause')}"
         yield parts.Figure("recompiles", str(summary.recompiles), causes, "warning", "recompiles")
@@ -241,145 +214,57 @@ def figures(diagnosis: Diagnosis) -> Iterator[parts.Figure]:
 
 def _coverage(diagnosis: Diagnosis) -> str:
     detail, watch = diagnosis.summary.coverage_detail, diagnosis.recording.watch
-    if detail is None or diagnosis.summary.coverage is None:
-        return (
-            f"Coverage is unknown{': the steady call has no tensor operations' if detail else ''}."
-        )
-    of = (
-        "one steady call of each compiled function"
-        if watch and len(watch.own) > 1
-        else "a steady call"
-    )
+    if detail is None:
+        return "Coverage is unknown."
+    if diagnosis.summary.coverage is None:
+        return "Coverage is unknown: the steady call has no tensor operations."
+    is_of_several = watch and len(watch.own) > 1
+    of = "one steady call of each compiled function" if is_of_several else "a steady call"
     total = counted(detail.op_count, "tensor operation")
     counts = list(detail.eager_op_names.items())
-    shown = words.repeated_text(counts[:_MAX_EAGER])
-    named = f": {shown}{' …' if len(counts) > _MAX_EAGER else ''}" if shown else ""
+    names = words.repeated_text(counts[:_MAX_EAGER])
+    named = f": {names}{' …' if len(counts) > _MAX_EAGER else ''}" if names else ""
     share = percent(diagnosis.summary.coverage)
     return f"{share} compiled: {detail.graph_ops} of {total} of {of} ran in graphs, {detail.eager_ops} ran eagerly{named}."
 
 
 def watched_texts(watch: CallWatch) -> list[str]:
     """Describe each watched function, if there are several; those of one line together."""
-    outer = (function for function in watch.functions if function.not_covered != "nested")
     lines = grouped(
         ((function.compiled, function.file, function.line, function.process), function)
-        for function in outer
+        for function in watch.functions
+        if function.not_covered != "nested"
     )
-    texts = [
-        _watched_text(CallWatch(functions=tuple(functions), cost_s=0.0))
-        for functions in lines.values()
-    ]
-    return texts if len(texts) > 1 else []
-
-
-def _watched_text(watch: CallWatch) -> str:
-    first, coverage, calls = watch.functions[0], watch.coverage, watch.calls
-    process = "" if first.process is None else f" in {first.process}"
-    place = "" if first.file is None else f" ({words.base_name(first.file)}:{first.line})"
-    several = f", compiled {times(len(watch.functions))}" if len(watch.functions) > 1 else ""
-    share = "coverage unknown"
-    if coverage is not None:
-        operations = counted(coverage.op_count, "operation")
-        is_known = coverage.share is not None
-        share = (
-            f"{percent(coverage.share or 0.0)} of {operations} compiled"
-            if is_known
-            else "no tensor operations"
+    texts = []
+    for (compiled, file, line, process), functions in lines.items():
+        of_line = CallWatch(functions=tuple(functions), cost_s=0.0)
+        coverage, calls, steady_us = of_line.coverage, of_line.calls, of_line.steady_us
+        place = "" if file is None else f" ({words.base_name(file)}:{line})"
+        where = "" if process is None else f" in {process}"
+        several = f", compiled {times(len(functions))}" if len(functions) > 1 else ""
+        share = "coverage unknown"
+        if coverage is not None:
+            share = "no tensor operations"
+            if coverage.share is not None:
+                operations = counted(coverage.op_count, "operation")
+                share = f"{percent(coverage.share)} of {operations} compiled"
+        graphs = of_line.graph_runs
+        texts.append(
+            join_texts(
+                " · ",
+                f"{compiled}{place}{where}{several}: {share}",
+                None if graphs is None else f"{counted(graphs, 'graph')} per call",
+                "steady time unknown" if steady_us is None else _steady_text(steady_us, of_line),
+                None if calls is None else "1 call" if calls == 1 else f"{calls:,} calls",
+            )
         )
-    return join_texts(
-        " · ",
-        f"{first.compiled}{place}{process}{several}: {share}",
-        None if watch.graph_runs is None else f"{counted(watch.graph_runs, 'graph')} per call",
-        "steady time unknown" if watch.steady_us is None else _steady_text(watch.steady_us, watch),
-        None if calls is None else "1 call" if calls == 1 else f"{calls:,} calls",
-    )
+    return texts if len(texts) > 1 else []
 
 
 def _steady_text(steady_us: float, watch: CallWatch) -> str:
     """The time of a steady call, or of one of each compiled function."""
-    return (
-        f"{duration(steady_us)} {'for a call of each' if len(watch.own) > 1 else 'per steady call'}"
-    )
-
-
-def watching_text(watch: CallWatch) -> str:
-    """Say how many of a script's calls were watched, and what that cost it."""
-    watched = sum(function.watched_calls for function in watch.functions)
-    calls = watch.calls
-    of = f"{watched:,} of {calls:,} calls" if calls is not None else counted(watched, "call")
-    cost = f"{watch.cost_s:.1f} s" if watch.cost_s >= 1 else f"{math.ceil(watch.cost_s * 1e3)} ms"
-    return f"Watched {of}; watching added about {cost}."
-
-
-def _todo(diagnosis: Diagnosis) -> Iterator[parts.Section]:
-    todo = actions(diagnosis.findings)
-    rows = []
-    for action, *alike in grouped(
-        (_kind_of(action), action) for action in todo if action.fix is not None
-    ).values():
-        code = code_line(action)
-        more = f" and {counted(len(alike), 'line')} like it" if alike else ""
-        title = words.fix_text(action.fix) if action.fix else ""
-        what = f"{title}{more}" if code is None else parts.Span(code, "code")
-        condition = action.fix.condition if action.fix and code is not None else None
-        anchor = f"finding-{action.findings[0].fingerprint}"
-        for other in alike:
-            action.findings += other.findings
-            action.counted_ids |= other.counted_ids
-        rows.append(
-            (
-                what,
-                (
-                    parts.Span(mends_text(action), link=anchor),
-                    f", {condition}" if condition else "",
-                ),
-                saves_text(action),
-            )
-        )
-    if rows:
-        first = parts.Column("do this", is_number=False, is_pasted=True)
-        # One thing to do is said by its finding, which is all that a terminal shows.
-        show: parts.Show = "always" if len(todo) > 1 else "long"
-        yield parts.Section(
-            "What to do",
-            parts.Table((first, "fixes", "saves"), rows, "thing", _MOST_ACTIONS, show=show),
-        )
-    if not todo:
-        if diagnosis.findings:
-            said = "The verified fixes remove every finding."
-        elif diagnosis.recording.is_partial:
-            said = "The run ended early, so what there is to do is unknown. Run it again once the cause above is gone."
-        else:
-            share = None if diagnosis.recording.guards is None else diagnosis.recording.guards.share
-            guards = (
-                "" if share is None else f" Guard checks take {percent(share)} of a steady call."
-            )
-            said = f"{_nothing_to_do(diagnosis.summary)}{guards}"
-        yield parts.Section("What to do", parts.Note(said, show="long"))
-
-
-def _kind_of(action: Action) -> str:
-    title = "" if action.fix is None else action.fix.title
-    return code_line(action) or f"{action.findings[0].code} {_QUOTED.sub('', title)}"
-
-
-def _nothing_to_do(summary: Counts) -> str:
-    if summary.hidden_findings:
-        return "Nothing: no findings are shown."
-    compiled, detail, seconds = None, summary.coverage_detail, summary.compile_time_s
-    if detail is not None and detail.graph_ops and not detail.eager_ops:
-        graphs = (
-            f" in {counted(summary.graphs_per_call, 'graph')}" if summary.graphs_per_call else ""
-        )
-        compiled = (
-            f"all {counted(detail.graph_ops, 'tensor operation')} of a call run compiled{graphs}"
-        )
-    settled = "nothing recompiled" if summary.compiles and not summary.recompiles else None
-    good = join_texts(": ", "Nothing", join_texts(", and ", compiled, settled))
-    return f"{good}.{f' Compiling took {seconds:.2f} s.' if seconds else ''}"
-
-
-# Findings.
+    of = "for a call of each" if len(watch.own) > 1 else "per steady call"
+    return f"{duration(steady_us)} {of}"
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[parts.Block]:
@@ -388,18 +273,14 @@ def _findings(diagnosis: Diagnosis) -> Iterator[parts.Block]:
     """
     groups = [list(words.clusters(action.findings)) for action in actions(diagnosis.findings)]
     kept = {finding.fingerprint for group in groups for cluster in group for finding in cluster}
-    groups += [
-        [cluster]
-        for cluster in words.clusters(diagnosis.findings)
-        if cluster[0].fingerprint not in kept
-    ]
+    rest = words.clusters(diagnosis.findings)
+    groups += [[cluster] for cluster in rest if cluster[0].fingerprint not in kept]
     cards: list[parts.Card] = []
     packages: dict[str, list[Finding]] = {}
     for first, *others in groups:
         package = first[0].location.package
-        if package is not None and not any(
-            words.worth_trying(finding.fixes) or finding.hints for finding in first
-        ):
+        can_try = any(words.worth_trying(finding.fixes) or finding.hints for finding in first)
+        if package is not None and not can_try:
             packages.setdefault(package, []).append(first[0])
             cards.append(card_of(first, has_path=False, show="long"))
         else:
@@ -409,14 +290,8 @@ def _findings(diagnosis: Diagnosis) -> Iterator[parts.Block]:
     for package, findings in packages.items():
         files = counted(len({finding.location.file for finding in findings}), "file")
         number = counted(len(findings), "finding")
-        yield parts.Note(
-            parts.Span(f"{package}: {number} in {files} without a known fix: -v"),
-            "dim",
-            show="short",
-        )
-
-
-# Graphs and records of the log.
+        text = f"{package}: {number} in {files} without a known fix: -v"
+        yield parts.Note(parts.Span(text), "dim", show="short")
 
 
 def _graphs(diagnosis: Diagnosis) -> Iterator[parts.Block]:
@@ -434,31 +309,13 @@ def _graphs(diagnosis: Diagnosis) -> Iterator[parts.Block]:
         for graph, report in diagnosis.each_graph()
     )
     yield parts.Table(("#graph", "function", "#operations", "inputs", "ended by"), rows, "graph")
+    columns = ("opcode", "name", "target", "args", "kwargs", "value", "line")
     for graph in diagnosis.recording.graphs:
-        yield parts.Section(
-            (f"Graph {graph.compile_id} ", parts.Span(graph.function)), _graph(graph), show="long"
-        )
-
-
-def _graph(graph: Graph) -> parts.Blocks:
-    rows = (
-        (
-            *map(
-                parts.Span,
-                (node.opcode, node.name, node.target, node.args, node.kwargs, node.value or ""),
-            ),
-            parts.Span(f"{words.base_name(node.file)}:{node.line}" if node.file else ""),
-        )
-        for node in graph.nodes or ()
-    )
-    table = parts.Table(
-        ("opcode", "name", "target", "args", "kwargs", "value", "line"), rows, "node"
-    )
-    return (table, *((parts.Code(graph.code.rstrip()),) if graph.code else ()))
-
-
-def _log(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
-    yield parts.Rows(log_rows(diagnosis), "line")
-    yield from unshown_text(diagnosis)
-    if page is not None:
-        yield page.evidence()
+        nodes = []
+        for node in graph.nodes or ():
+            line = f"{words.base_name(node.file)}:{node.line}" if node.file else ""
+            texts = (getattr(node, name) or "" for name in columns[:-1])
+            nodes.append(map(parts.Span, (*texts, line)))
+        code = (parts.Code(graph.code.rstrip()),) if graph.code else ()
+        title = (f"Graph {graph.compile_id} ", parts.Span(graph.function))
+        yield parts.Section(title, (parts.Table(columns, nodes, "node"), *code), show="long")

@@ -7,26 +7,24 @@ its like.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.views import parts
 from graphdoctor.views.printable import printable
 from graphdoctor.views.terminal_lines import (
-    ONE_LINE,
     Indented,
     Prose,
-    above,
     clean,
     clean_lines,
     code,
     cut_lines,
     diff_text,
     figure,
-    grid,
     labeled_rows,
     longest_name,
     pointed,
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
-_R = TypeVar("_R")
+_T = TypeVar("_T")
 
 _TONES: dict[parts.Tone | None, str] = {
     None: "",
@@ -65,6 +63,10 @@ cut, at each try.
 
 With -1, the first card isn't whole either.
 """
+_NARROW = 100
+"""Below this width, columns stand closer."""
+_ONE_LINE = 132
+"""From this width on, a figure and what belongs to it stand in one line."""
 _SPACED = (parts.Section, parts.Table, parts.Card, parts.Cards, parts.Figures)
 """Parts with an empty line around them."""
 _INDENTED = (parts.Code, parts.Diff)
@@ -88,18 +90,15 @@ def write_view(view: parts.View, console: Console, *, is_verbose: bool = False) 
         if is_verbose or text.count("\n") <= most_lines:
             break
     console.file.write(text)
+    ending: list[Text] = []
     if console.file.isatty() and text.count("\n") >= console.height:
-        for renderable in (
-            Text(),
-            *(_verdict(part) for part in view.parts if isinstance(part, parts.Verdict)),
-        ):
-            write(console, renderable)
+        verdicts = (part for part in view.parts if isinstance(part, parts.Verdict))
+        ending += [Text(), *map(_verdict, verdicts)]
     if view.then is not None:
-        for renderable in (
-            Text(),
-            Text("Next: ", no_wrap=True, overflow="ignore").append_text(code(view.then)),
-        ):
-            write(console, renderable)
+        command = Text("Next: ", no_wrap=True, overflow="ignore").append_text(code(view.then))
+        ending += [Text(), command]
+    for renderable in ending:
+        write(console, renderable)
 
 
 def write_parts(body: parts.Block | parts.Blocks, console: Console) -> None:
@@ -112,14 +111,10 @@ def line(text: parts.Inline, tone: parts.Tone | None = None, style: str = "") ->
     """A line of text with its marks."""
     out = Text(style=style or _TONES[tone])
     for piece in parts.spans(text):
-        match piece:
-            case parts.Place():
-                out.append_text(clean(piece.shown))
-            case parts.Span():
-                strong = "bold " if piece.mark == "strong" else ""
-                out.append_text(clean(piece.text, strong + _TONES[piece.tone]))
-            case _:
-                out.append_text(clean(piece))
+        shown, style = parts.plain_text(piece), ""
+        if isinstance(piece, parts.Span):
+            style = ("bold " if piece.mark == "strong" else "") + _TONES[piece.tone]
+        out.append_text(clean(shown, style))
     return out
 
 
@@ -146,10 +141,19 @@ class _Shown:
         self._is_verbose = is_verbose
         self._room = room
         self._most = most
-        self._is_wide = console.width >= ONE_LINE
 
     def _is_shown(self, part: parts.Part) -> bool:
         return part.show == "always" or (part.show == "long") == self._is_verbose
+
+    def _few(
+        self, items: Sequence[_T], most: int | None, noun: str
+    ) -> tuple[Sequence[_T], list[Text]]:
+        """The first of several items without ``-v``, and a line that says how many there are more."""
+        if self._is_verbose or most is None:
+            return items, []
+        shown = items[: most if self._most is None else min(most, self._most)]
+        more = len(items) - len(shown)
+        return shown, [clean(f"{counted(more, f'more {noun}')}: -v", "dim")] if more else []
 
     def blocks(
         self, body: parts.Block | parts.Blocks, *, is_at_margin: bool = True
@@ -158,16 +162,14 @@ class _Shown:
         before: parts.Part | None = None
         for part in parts.blocks(body):
             printed = list(self._part(part)) if self._is_shown(part) else []
+            if not printed:
+                continue
             if is_at_margin and isinstance(part, _INDENTED):
                 printed = [Indented(piece, Text("  ")) for piece in printed]
-            if (
-                printed
-                and before is not None
-                and (isinstance(part, _SPACED) or isinstance(before, _SPACED))
-            ):
+            if before is not None and (isinstance(part, _SPACED) or isinstance(before, _SPACED)):
                 yield Text()
             yield from printed
-            before = part if printed else before
+            before = part
 
     def _part(self, part: parts.Part) -> Iterator[RenderableType]:
         match part:
@@ -176,22 +178,33 @@ class _Shown:
             case parts.Note(text, tone):
                 yield Prose(line(text, tone))
             case parts.Code(text):
-                lines = text.split("\n")
-                few = self._few(lines, part.most)
-                shown = "\n".join(few)
+                lines, more = self._few(text.split("\n"), part.most, "line")
+                shown = "\n".join(lines)
                 yield Prose(clean_lines(shown)) if part.language == "text" else code(shown)
-                if len(few) < len(lines):
-                    yield Prose(self._more(len(lines) - len(few), "line"))
+                yield from map(Prose, more)
             case parts.Diff(text):
                 yield diff_text(text, is_whole=self._is_verbose)
             case parts.Source():
                 yield pointed(
                     part.number, printable(part.text), part.start, part.end, self._console.width
                 )
-            case parts.Figures():
-                yield Prose(_figures(part))
+            case parts.Figures(figures):
+                out = Text()
+                for number, shown_figure in enumerate(figures):
+                    out.append(" · " if number else "", "dim")
+                    out.append_text(clean(f"{shown_figure.label} ", "dim"))
+                    out.append_text(clean(shown_figure.value, _bold(shown_figure.tone)))
+                    note = f" ({shown_figure.note})" if shown_figure.note else ""
+                    out.append_text(clean(note, "dim"))
+                yield Prose(out)
             case parts.Table(rows=rows) if rows:
-                yield self._code_table(part) or self._table(part)
+                few, more = self._few(rows, part.most, part.noun)
+                coded = {cell_len(row[0].text.text) for row in few if _is_code(row[0].text)}
+                is_wide = max(coded, default=0) > self._console.width // 3
+                is_pasted = part.columns[0].is_pasted and is_wide
+                if few:
+                    yield from (self._pasted if is_pasted else self._table)(part, few)
+                yield from map(Prose, more)
             case parts.Rows():
                 yield from self._rows(part)
             case parts.Card():
@@ -207,140 +220,125 @@ class _Shown:
                     yield from inner
 
     def _rows(self, part: parts.Rows) -> Iterator[RenderableType]:
-        rows = [row for row in part.rows if self._is_shown(row)]
-        shown = self._few(rows, part.most)
+        rows, more = self._few(
+            [row for row in part.rows if self._is_shown(row)], part.most, part.noun
+        )
         labeled: list[tuple[str, RenderableType]] = []
-        for row in shown:
+        for row in rows:
             made = list(self.blocks(row.body, is_at_margin=False))
             labeled.append((parts.plain_text(row.label), Group(*made or [Text()])))
-        if len(shown) < len(rows):
-            labeled.append(("", Prose(self._more(len(rows) - len(shown), part.noun))))
+        labeled += [("", Prose(text)) for text in more]
         if labeled:
             yield from labeled_rows(labeled, self._console.width)
 
-    def _few(self, rows: list[_R], most: int | None) -> list[_R]:
-        if self._is_verbose or most is None:
-            return rows
-        return rows[: most if self._most is None else min(most, self._most)]
-
-    def _more(self, number: int, noun: str) -> Text:
-        return clean(f"{counted(number, f'more {noun}')}: -v", "dim")
-
     def _cards(self, cards: list[parts.Card]) -> Iterator[RenderableType]:
         room = 0 if self._is_verbose else self._room
-        shown = self._few(cards, _MOST_CARDS)
+        shown, more = self._few(cards, _MOST_CARDS, "finding")
         for number, card in enumerate(shown):
             was_whole = room >= 0
             whole = Group(*self._part(card))
             # After one that has no room, no later one is whole: they would stand out without being
             # worse.
-            height = (
-                0 if self._is_verbose else len(self._console.render_lines(whole, pad=False)) + 1
-            )
-            is_whole = self._is_verbose or height <= room or (number == 0 and room >= 0)
-            room = max(room - height, 0) if is_whole else -1
+            is_whole = self._is_verbose
+            if not is_whole:
+                height = len(self._console.render_lines(whole, pad=False)) + 1
+                is_whole = height <= room or (number == 0 and room >= 0)
+                room = max(room - height, 0) if is_whole else -1
             yield from (Text(),) if number and was_whole else ()
             brief = [clean(f"      {card.brief}", "dim")] if card.brief else []
             yield whole if is_whole else cut_lines([*_card_lines(card), *brief])
-        if len(shown) < len(cards) or (cards and room < 0):
-            more = len(cards) - len(shown)
-            text = f"{counted(more, 'more finding')}: -v" if more else "Each in full: -v"
-            yield from (Text(), Text(text, "dim"))
+        if cards and room < 0 and not more:
+            more = [Text("Each in full: -v", "dim")]
+        yield from (Text(), *more) if more else ()
 
-    def _table(self, part: parts.Table) -> RenderableType:
-        rows = self._few(list(part.rows), part.most)
-        if not rows:
-            return Prose(self._more(len(part.rows), part.noun))
-        table = grid(self._console.width)
-        shown, widths = self._fitting(part.columns, rows)
+    def _table(
+        self, part: parts.Table, rows: Sequence[tuple[parts.Cell, ...]]
+    ) -> Iterator[RenderableType]:
+        width, is_wide = self._console.width, self._console.width >= _ONE_LINE
+        gap = 1 if width < _NARROW else 2
+        shown, widths = _fitting(part.columns, rows, width + gap, gap, is_wide=is_wide)
+        table = Table(
+            box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0)
+        )
         for at in shown:
-            is_right = at > 0 and part.columns[at].is_number
-            heading = Prose(line(part.columns[at].heading))
-            table.add_column(heading, justify="right" if is_right else "left", width=widths.get(at))
+            heading, is_right = part.columns[at].heading, at > 0 and part.columns[at].is_number
+            justify = "right" if is_right else "left"
+            table.add_column(Prose(line(heading)), justify=justify, width=widths.get(at))
         for row in rows:
+            name, *cells = (row[at] for at in shown)
+            title = line(name.text, style=_bold(name.tone))
+            if name.detail:
+                title.append("\n").append_text(line(name.detail, "dim"))
             figures = (
-                figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=self._is_wide)
-                for cell in (row[at] for at in shown[1:])
+                figure(line(cell.text, cell.tone), line(cell.detail, "dim"), is_wide=is_wide)
+                for cell in cells
             )
-            name = line(row[0].text, style=_bold(row[0].tone))
-            table.add_row(Prose(above(name, line(row[0].detail, "dim"))), *figures)
-        below = []
-        if hidden := [
-            parts.plain_text(column.heading)
-            for at, column in enumerate(part.columns)
-            if at not in shown
-        ]:
-            below.append(Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim")))
-        if len(rows) < len(part.rows):
-            below.append(Prose(self._more(len(part.rows) - len(rows), part.noun)))
-        return Group(table, *below) if below else table
+            table.add_row(Prose(title), *figures)
+        yield table
+        columns = (part.columns[at] for at in range(len(part.columns)) if at not in shown)
+        if hidden := [parts.plain_text(column.heading) for column in columns]:
+            yield Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim"))
 
-    def _code_table(self, part: parts.Table) -> RenderableType | None:
-        """A table whose rows are code to paste that a column has no room for: each line whole, what
-        it does below.
+    def _pasted(
+        self, part: parts.Table, rows: Sequence[tuple[parts.Cell, ...]]
+    ) -> Iterator[RenderableType]:
+        """Rows of code to paste that a column has no room for: each line whole, what it does
+        below.
         """
-        rows = self._few(list(part.rows), part.most)
-        names = [row[0].text for row in rows]
-        coded = [
-            name.text for name in names if isinstance(name, parts.Span) and name.mark == "code"
-        ]
-        if not part.columns[0].is_pasted or all(
-            cell_len(text) <= self._console.width // 3 for text in coded
-        ):
-            return None
-        lines: list[RenderableType] = []
-        for name, (_, *cells) in zip(names, rows, strict=True):
-            text = parts.plain_text(name)
-            lines.append(Indented(code(text) if text in coded else Prose(line(name)), Text("  ")))
+        for name, *cells in rows:
+            text = parts.plain_text(name.text)
+            shown = code(text) if _is_code(name.text) else Prose(line(name.text))
+            yield Indented(shown, Text("  "))
             details = [
                 line(
-                    cell.text
-                    if parts.plain_text(cell.text).startswith("(")
-                    else (column.heading, " ", cell.text)
+                    (
+                        column.heading,
+                        " ",
+                        cell.text,
+                        *((" (", cell.detail, ")") if cell.detail else ()),
+                    )
                 )
                 for column, cell in zip(part.columns[1:], cells, strict=True)
                 if parts.plain_text(cell.text)
             ]
-            lines.append(Indented(Prose(Text(", ").join(details)), Text("      ")))
-        if len(rows) < len(part.rows):
-            lines.append(Prose(self._more(len(part.rows) - len(rows), part.noun)))
-        return Group(*lines)
+            yield Indented(Prose(Text(", ").join(details)), Text("      "))
 
-    def _fitting(
-        self, columns: tuple[parts.Column, ...], rows: Sequence[tuple[parts.Cell, ...]]
-    ) -> tuple[list[int], dict[int, int]]:
-        """The columns that there is room for, and the widths of figures that would wrap beside
-        texts that can.
-        """
-        gap = grid(self._console.width).padding[1]
-        room = self._console.width + gap
-        least = [
-            self._least_width(column, [row[at] for row in rows]) + gap
-            for at, column in enumerate(columns)
-        ]
-        shown = list(range(len(columns)))
-        for at in sorted(shown, key=lambda at: -columns[at].rank):
-            if sum(least[shown_at] for shown_at in shown) <= room or not columns[at].rank:
-                break
-            shown.remove(at)
-        figures = [at for at in shown[1:] if columns[at].is_number]
-        texts = len(shown) - len(figures)
-        whole = sum(
-            max(least[at], cell_len(parts.plain_text(columns[at].heading)) + gap) for at in shown
-        )
-        has_room = sum(least[at] for at in figures) + texts * _LEAST_TEXT <= room
-        return shown, {at: least[at] - gap for at in figures} if whole > room and has_room else {}
 
-    def _least_width(self, column: parts.Column, cells: Sequence[parts.Cell]) -> int:
-        heading = longest_name(parts.plain_text(column.heading))
-        lines = (
-            [parts.cell_line(cell)]
-            if self._is_wide
-            else map(parts.plain_text, (cell.text, cell.detail))
-            for cell in cells
-        )
-        widest = max((cell_len(text) for texts in lines for text in texts), default=0)
-        return max(heading, widest if column.is_number else min(widest, _WIDEST_TEXT))
+def _is_code(text: parts.Inline) -> TypeGuard[parts.Span]:
+    return isinstance(text, parts.Span) and text.mark == "code"
+
+
+def _fitting(
+    columns: Sequence[parts.Column],
+    rows: Sequence[tuple[parts.Cell, ...]],
+    room: int,
+    gap: int,
+    *,
+    is_wide: bool,
+) -> tuple[list[int], dict[int, int]]:
+    """The columns that there is room for, and the widths of figures that would wrap beside texts
+    that can.
+    """
+    headings = [parts.plain_text(column.heading) for column in columns]
+    least = []
+    for at, column in enumerate(columns):
+        cells = [row[at] for row in rows]
+        texts = [parts.cell_line(cell) for cell in cells]
+        if not is_wide:
+            texts = [parts.plain_text(text) for cell in cells for text in (cell.text, cell.detail)]
+        widest = max(map(cell_len, texts), default=0)
+        widest = widest if column.is_number else min(widest, _WIDEST_TEXT)
+        least.append(max(longest_name(headings[at]), widest) + gap)
+    shown = list(range(len(columns)))
+    for at in sorted(shown, key=lambda at: -columns[at].rank):
+        if sum(least[shown_at] for shown_at in shown) <= room or not columns[at].rank:
+            break
+        shown.remove(at)
+    figures = [at for at in shown[1:] if columns[at].is_number]
+    whole = sum(max(least[at], cell_len(headings[at]) + gap) for at in shown)
+    text_room = (len(shown) - len(figures)) * _LEAST_TEXT
+    is_narrow = whole > room and sum(least[at] for at in figures) + text_room <= room
+    return shown, {at: least[at] - gap for at in figures} if is_narrow else {}
 
 
 def _card_lines(card: parts.Card) -> Iterator[Text]:
@@ -354,13 +352,3 @@ def _card_lines(card: parts.Card) -> Iterator[Text]:
         clean(card.function)
     )
     yield where.append_text(clean(f"  [{card.package}]", "magenta")) if card.package else where
-
-
-def _figures(part: parts.Figures) -> Text:
-    out = Text()
-    for number, shown in enumerate(part.figures):
-        out.append(" · " if number else "", "dim").append_text(clean(f"{shown.label} ", "dim"))
-        out.append_text(clean(shown.value, _bold(shown.tone)))
-        if shown.note:
-            out.append_text(clean(f" ({shown.note})", "dim"))
-    return out

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.measure import Measurement
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from graphdoctor.views.printable import printable, printable_lines
@@ -36,10 +35,6 @@ _WIDEST_NAME = 32
 _LEAST_LABEL = 9
 _LEAST_WIDTH = 8
 """Cells that a column of text is given at least."""
-NARROW = 100
-"""Below this width, columns stand closer."""
-ONE_LINE = 132
-"""From this width on, a figure and what belongs to it stand in one line."""
 CUT = "…"
 _WORD = re.compile(r"\s*\S+\s*")
 _PARTS = re.compile(r"\w+[,;.]?(?=\s|$)|\w+|[^\w\s]+|\s+")
@@ -130,7 +125,12 @@ def pointed(number: int, text: str, start: int | None, end: int, width: int) -> 
     """
     margin = " " * (len(str(number)) + 3)
     room = max(width - len(margin) - len("│ "), 1)
-    skipped = _skipped(text, start, end, room) if start is not None else 0
+    skipped = 0
+    if start is not None and cell_len(text[:end]) > room:
+        before = max(room - cell_len(text[start:end]) - 2, 0)
+        skipped = start
+        while skipped and cell_len(text[skipped - 1 : start]) <= before:
+            skipped -= 1
     shown = cut(CUT * bool(skipped) + text[skipped:], room)
     out = Text(no_wrap=True).append(f"  {number} │ ", "blue").append(shown)
     if start is not None:
@@ -138,16 +138,6 @@ def pointed(number: int, text: str, start: int | None, end: int, width: int) -> 
         marked = min(cell_len(text[start:end]), room - before)
         out.append(f"\n{margin}│ ", "blue").append(" " * before + "^" * marked, "red")
     return out
-
-
-def _skipped(text: str, start: int, end: int, width: int) -> int:
-    if cell_len(text[:end]) <= width:
-        return 0
-    room = max(width - cell_len(text[start:end]) - 2, 0)
-    skipped = start
-    while skipped and cell_len(text[skipped - 1 : start]) <= room:
-        skipped -= 1
-    return skipped
 
 
 def clean(text: str, style: str = "") -> Text:
@@ -203,34 +193,16 @@ def figure(text: Text, detail: Text, *, is_wide: bool) -> Prose:
     """A figure and what belongs to it, in one line or below each other; it is wrapped only if it
     must be.
     """
-    shown = text
-    if detail:
-        shown = (
-            text.append(" (", "dim").append_text(detail).append(")", "dim")
-            if is_wide
-            else above(text, detail)
-        )
+    if detail and is_wide:
+        text.append(" (", "dim").append_text(detail).append(")", "dim")
+    elif detail:
+        text.append("\n").append_text(detail)
     # What is no number can be wrapped.
-    return Prose(
-        shown,
-        max(
-            cell_len(line) if any(map(str.isdigit, line)) else min(longest_name(line), _WIDEST_NAME)
-            for line in shown.plain.split("\n")
-        ),
+    least = (
+        cell_len(line) if any(map(str.isdigit, line)) else min(longest_name(line), _WIDEST_NAME)
+        for line in text.plain.split("\n")
     )
-
-
-def above(text: Text, detail: Text) -> Text:
-    """A text and below it what belongs to it."""
-    return text.append("\n").append_text(detail) if detail else text
-
-
-def grid(width: int) -> Table:
-    """A table without lines, for a terminal of this width."""
-    gap = 1 if width < NARROW else 2
-    return Table(
-        box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0)
-    )
+    return Prose(text, max(least))
 
 
 # Text in lines that fit.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from graphdoctor.facts.base import grouped
+from graphdoctor.facts.base import grouped, sum_of_known
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.trials import TEXTS
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.stack import StackEntry
     from graphdoctor.facts.trials import Attacked, Comparison
 
-_Found = TypeVar("_Found", bound="Finding")
+_Finding = TypeVar("_Finding", bound="Finding")
 
 UNKNOWN = "unknown"
 """Shown in place of a number."""
@@ -65,6 +65,15 @@ _COUNTS = {
     "causes of recompiles": "recompile_causes",
     "frames over the limit": "frames_over_limit",
     "CUDA graphs": "cuda_graphs",
+}
+_ENVIRONMENT = {
+    "torch": "torch",
+    "built for": "torch_build",
+    "Python": "python",
+    "platform": "platform",
+    "device": "device_name",
+    "threads": "threads",
+    "interpreter": "executable",
 }
 _MAX_INPUTS = 4
 _MOST_OF_A_SETTING = 200
@@ -110,12 +119,10 @@ def title_parts(side: Recording | Side) -> list[str]:
         pieces.append(f"backend {arguments['backend']}")
     others = {name: arguments.get(name) for name in ("mode", "dynamic", "fullgraph")}
     pieces += [f"{name}={value}" for name, value in others.items() if value not in (None, False)]
-    regional = (
-        [": ".join(filter(None, ("regional", ", ".join(target.regions))))]
-        if target.is_regional
-        else []
-    )
-    return [*pieces, *_changes(target), *regional]
+    pieces += _changes(target)
+    if target.is_regional:
+        pieces.append(join_texts(": ", "regional", ", ".join(target.regions)))
+    return pieces
 
 
 def diagnosis_view(
@@ -133,12 +140,9 @@ def diagnosis_view(
 
 def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
     """Name what a study ran, and where: target, class, torch, device."""
-    environment = report.environment
-    where = (
-        []
-        if environment is None
-        else [f"torch {environment.torch or UNKNOWN}", environment.device_name or "CPU"]
-    )
+    environment, where = report.environment, list[str]()
+    if environment is not None:
+        where = [f"torch {environment.torch or UNKNOWN}", environment.device_name or "CPU"]
     return (*_target(report.target, "a program"), *where, *_changes(report.target))
 
 
@@ -152,11 +156,11 @@ def study_view(
     return parts.View(run_title(report), kind, tuple(pieces), report.graphdoctor_version, then)
 
 
-def _target(target: TargetInfo, other: str) -> list[str]:
+def _target(target: TargetInfo, other: str) -> Iterator[str]:
     text = target.text or other
-    return (
-        [text, target.class_name] if target.class_name and target.class_name not in text else [text]
-    )
+    yield text
+    if target.class_name and target.class_name not in text:
+        yield target.class_name
 
 
 def _changes(target: TargetInfo) -> Iterator[str]:
@@ -170,38 +174,29 @@ def _changes(target: TargetInfo) -> Iterator[str]:
 
 def unknown_section(gaps: Sequence[CaptureGap]) -> parts.Section:
     """List what torch or the recording couldn't tell."""
-    return parts.Section(
-        "Unknown",
-        parts.Rows((parts.Row(gap.code, parts.Note(gap.message, "dim")) for gap in gaps), "gap"),
-    )
+    rows = (parts.Row(gap.code, parts.Note(gap.message, "dim")) for gap in gaps)
+    return parts.Section("Unknown", parts.Rows(rows, "gap"))
 
 
 def settings(target: TargetInfo, environment: Environment | None) -> dict[str, str]:
     """Describe what ran, how, and where."""
     described: dict[str, object] = {}
     if environment is not None:
-        described |= {
-            "torch": environment.torch,
-            "built for": environment.torch_build,
-            "Python": environment.python,
-        }
-        described |= {"platform": environment.platform, "device": environment.device_name}
-        described |= {"threads": environment.threads, "interpreter": environment.executable}
+        described |= {name: getattr(environment, field) for name, field in _ENVIRONMENT.items()}
     described |= {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
     described |= {"regional": ", ".join(target.regions)}
-    all_settings = {**described, **target.compile_arguments, **target.call_options, **target.config}
+    described |= target.compile_arguments | target.call_options | target.config
     return {
         name: without_middle(str(value), _MOST_OF_A_SETTING)
-        for name, value in all_settings.items()
+        for name, value in described.items()
         if value not in (None, "", False, {})
     }
 
 
 def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[parts.Row]:
     """Yield a row for each of ``settings``."""
-    yield from (
-        parts.Row(name, parts.Span(value)) for name, value in settings(target, environment).items()
-    )
+    for name, value in settings(target, environment).items():
+        yield parts.Row(name, parts.Span(value))
 
 
 def sentence(diagnosis: Diagnosis) -> tuple[str, parts.Tone]:
@@ -225,10 +220,9 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, parts.Tone]:
         pieces.append(f"{counted(summary.skipped_frames, 'function')} skipped")
     if summary.recompiles:
         total = summary.compile_time_s
-        costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
-        share = (
-            f", {percent(min(sum(costs) / total, 1.0))} of compile time" if costs and total else ""
-        )
+        cost_s = sum_of_known(report.cost_s for report in diagnosis.recompiles)
+        is_timed = cost_s is not None and total
+        share = f", {percent(min(cost_s / total, 1.0))} of compile time" if is_timed else ""
         pieces.append(f"{counted(summary.recompiles, 'recompile')}{share}")
     is_bad = bool(summary.skipped_frames or summary.frames_over_limit)
     return " · ".join(pieces) or "Nothing was compiled.", "bad" if is_bad else "warning"
@@ -237,22 +231,14 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, parts.Tone]:
 def said_counts(diagnosis: Diagnosis) -> set[str]:
     """The fields of ``Counts`` whose numbers the verdict has."""
     summary, is_partial = diagnosis.summary, diagnosis.recording.is_partial
-    if (
-        nothing_compiled(diagnosis) is None
-        and _plain_verdict(summary, is_partial=is_partial) is None
-    ):
-        is_all = summary.graphs_per_call in (None, summary.graphs)
-        said = {"break_sites", "skipped_frames", "recompiles"}
-        return said | {
-            name for name, holds in (("graphs", is_all), ("coverage", summary.coverage)) if holds
-        }
-    return (
-        {"coverage"}
-        if summary.coverage == 0
-        else set()
-        if summary.break_records
-        else {"recompiles"}
-    )
+    is_plain = _plain_verdict(summary, is_partial=is_partial) is not None
+    if is_plain or nothing_compiled(diagnosis) is not None:
+        if summary.coverage == 0:
+            return {"coverage"}
+        return set() if summary.break_records else {"recompiles"}
+    said = {"break_sites", "skipped_frames", "recompiles"}
+    said |= {"graphs"} if summary.graphs_per_call in (None, summary.graphs) else set()
+    return said | ({"coverage"} if summary.coverage else set())
 
 
 def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, parts.Tone] | None:
@@ -261,22 +247,16 @@ def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, parts.Ton
 
     Half a run can't show that nothing is wrong.
     """
-    if (
-        summary.steadiness is not None
-        and (unsettled := _unsettled_text(summary.steadiness)) is not None
-    ):
+    if unsettled := _unsettled_text(summary.steadiness):
         return unsettled, "bad"
-    if (said := uncompiled_text(summary)) is not None and (
-        summary.coverage_detail is not None or not is_partial
-    ):
-        return said, "bad"
-    is_clean = not (
-        summary.break_sites or summary.skipped_frames or summary.frames_over_limit or is_partial
-    )
-    if is_clean and summary.graphs:
-        recompiled = f", {counted(summary.recompiles, 'recompile')}" if summary.recompiles else ""
-        return f"No graph breaks{recompiled}.", "warning" if recompiled else "good"
-    return None
+    uncompiled = uncompiled_text(summary)
+    if uncompiled is not None and (summary.coverage_detail is not None or not is_partial):
+        return uncompiled, "bad"
+    eager_count = summary.skipped_frames + summary.frames_over_limit
+    if is_partial or summary.break_sites or eager_count or not summary.graphs:
+        return None
+    recompiled = f", {counted(summary.recompiles, 'recompile')}" if summary.recompiles else ""
+    return f"No graph breaks{recompiled}.", "warning" if recompiled else "good"
 
 
 def uncompiled_text(summary: Counts) -> str | None:
@@ -288,25 +268,19 @@ def uncompiled_text(summary: Counts) -> str | None:
     return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph."
 
 
-def _unsettled_text(steadiness: Steadiness) -> str | None:
+def _unsettled_text(steadiness: Steadiness | None) -> str | None:
+    if steadiness is None or steadiness.state not in ("never", "over_limit"):
+        return None
     name = f"`{steadiness.function}`" if steadiness.function else "a function"
     compiles, changing = steadiness.compiles_to_limit, steadiness.changing
     differs = "differs" if len(changing) == 1 else "differ"
     why = f"{names(changing)} {differs} in every call, and " if changing else ""
+    after = f"after {counted(compiles or 0, 'compile')}"
     if steadiness.state == "never":
-        end = (
-            "recompiles each time"
-            if compiles is None
-            else f"runs eagerly after {counted(compiles, 'compile')}"
-        )
+        end = "recompiles each time" if compiles is None else f"runs eagerly {after}"
         return f"Never settles: {why}{name} {end}."
-    if steadiness.state == "over_limit":
-        since = "" if steadiness.limit_call is None else f" from call {steadiness.limit_call} on"
-        after = counted(compiles or 0, "compile")
-        return (
-            f"Over the recompile limit{since}: {why}torch stopped compiling {name} after {after}."
-        )
-    return None
+    since = "" if steadiness.limit_call is None else f" from call {steadiness.limit_call} on"
+    return f"Over the recompile limit{since}: {why}torch stopped compiling {name} {after}."
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
@@ -323,28 +297,29 @@ def other_gaps(diagnosis: Diagnosis) -> list[CaptureGap]:
 def coverage_text(summary: Counts) -> str:
     """Coverage with its counts."""
     detail = summary.coverage_detail
-    if detail is None:
-        return "coverage unknown"
-    if summary.coverage is None:
-        return "no tensor operations"
-    return (
-        f"coverage {percent(summary.coverage)} ({detail.graph_ops} of {detail.op_count} operations)"
-    )
+    if detail is None or summary.coverage is None:
+        return "coverage unknown" if detail is None else "no tensor operations"
+    counts = f"{detail.graph_ops} of {detail.op_count} operations"
+    return f"coverage {percent(summary.coverage)} ({counts})"
 
 
 # Findings and fixes.
 
 
-def clusters(findings: Sequence[_Found]) -> Iterator[list[_Found]]:
+def clusters(findings: Sequence[_Finding]) -> Iterator[list[_Finding]]:
     """Findings on one line with one cause, shown as one card: a break and the skipped frame it
     caused.
     """
-    causes = (
-        (finding.location, finding.torch_id if finding.reasons else finding.fingerprint, finding)
-        for finding in findings
-    )
     order = grouped(
-        ((location.file, location.line, cause), finding) for location, cause, finding in causes
+        (
+            (
+                finding.location.file,
+                finding.location.line,
+                finding.torch_id if finding.reasons else finding.fingerprint,
+            ),
+            finding,
+        )
+        for finding in findings
     )
     # The cause comes before its effect, whatever their severities.
     yield from (sorted(cluster, key=lambda finding: finding.code) for cluster in order.values())
@@ -352,14 +327,11 @@ def clusters(findings: Sequence[_Found]) -> Iterator[list[_Found]]:
 
 def cost_text(cost: Cost) -> str:
     """Say what a finding costs; empty for what rounds to nothing."""
-    pieces = []
     call_us, seconds = cost.call_us or 0.0, f"{cost.compile_s or 0.0:.2f}"
-    if (call := duration(abs(call_us))) != duration(0.0):
-        share = (
-            f" ({percent(abs(cost.share))})"
-            if cost.share is not None and abs(cost.share) <= 1
-            else ""
-        )
+    call, pieces = duration(abs(call_us)), []
+    if call != duration(0.0):
+        is_share = cost.share is not None and abs(cost.share) <= 1
+        share = f" ({percent(abs(cost.share))})" if is_share else ""
         change = "saves" if call_us >= 0 else "adds"
         said = {
             "fix": f"fixing it {change} {call} per call{share}, timed with the verified fix",
@@ -394,11 +366,8 @@ def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | N
     computed += ["text"] * TEXTS.issubset(kinds)
     torchs = listed([kind_text(kind) for kind in attacked.torch_kinds])
     torch_changes = f"; on some, torch.compile itself changes {torchs}" if torchs else ""
-    return (
-        f"same {listed(computed, 6)} on {counted(attacked.count, 'input')}{torch_changes}"
-        if computed
-        else None
-    )
+    inputs = counted(attacked.count, "input")
+    return f"same {listed(computed, 6)} on {inputs}{torch_changes}" if computed else None
 
 
 def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[tuple[str, str]]:
@@ -408,13 +377,9 @@ def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[
     ``is_by_hand``: without what the edits write.
     """
     settings = () if is_by_hand and treatment.settings_file is not None else treatment.settings
-    places = {
-        fix.snippet: fix.place
-        for fix in treatment.tried
-        if fix.is_applied and fix.snippet is not None
-    }
+    places = {fix.snippet: fix.place for fix in treatment.tried if fix.is_applied}
     by_place = grouped(
-        ("" if (place := places.get(snippet)) is None else place_text(place), snippet)
+        (place_text(place) if (place := places.get(snippet)) else "", snippet)
         for snippet in (*settings, *treatment.calls)
     )
     return [(place, "\n".join(snippets)) for place, snippets in by_place.items()]
@@ -440,11 +405,10 @@ def place_text(place: SnippetPlace) -> str:
 
 def measured_speed(measured: PairedTime) -> str:
     """Say how much faster or slower the call became, or that the measurements don't tell."""
-    if not measured.is_clear:
-        return SAME_SPEED
-    if (ratio := measured.shown_ratio) is None:
+    ratio = measured.shown_ratio
+    if measured.is_clear and ratio is None:
         return TOO_NOISY
-    if speed_text(ratio) == UNCHANGED:
+    if not measured.is_clear or ratio is None or speed_text(ratio) == UNCHANGED:
         return SAME_SPEED
     return speed_text(ratio, measured.ratio_low, measured.ratio_high)
 
@@ -457,30 +421,18 @@ def count_changes(before: Counts, after: Counts) -> Iterator[tuple[str, str, str
         was, now = getattr(before, name), getattr(after, name)
         if None not in (was, now) and (was or now):
             yield label, str(was), str(now), f"{now - was:+d}" if was != now else ""
-    yield "coverage", *share_changes(before.coverage, after.coverage), ""
+    yield "coverage", *percents(before.coverage, after.coverage), ""
 
 
 def time_changes(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
     """The times that they change together: label, before, after, and by how much."""
     if (cold := treatment.cold_compile) is not None:
-        seconds = f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s"
-        yield (
-            f"compiling, {cold.backend}",
-            *seconds,
-            ONE_RUN_EACH if seconds[0] != seconds[1] else "",
-        )
+        before, after = f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s"
+        change = ONE_RUN_EACH if before != after else ""
+        yield f"compiling, {cold.backend}", before, after, change
     for timed in treatment.times:
         label, change = f"steady call, {timed.backend}", measured_speed(timed)
         yield label, duration(timed.before_us), duration(timed.after_us), change
-
-
-def share_changes(before: float | None, after: float | None) -> tuple[str, str]:
-    """Two shares in percent, or that they're unknown, in as many digits as show that they
-    differ.
-    """
-    if before is not None and after is not None:
-        return percents(before, after)
-    return share_text(before), share_text(after)
 
 
 def share_text(share: float | None) -> str:
@@ -509,38 +461,33 @@ def inputs_text(graph: Graph) -> str:
 
     A dynamic size of an argument is in its shape, and isn't named again.
     """
-    inputs = graph.inputs
-    if inputs is None:
+    if graph.inputs is None:
         return "not recorded"
-    parameters = sum(item.is_parameter is True for item in inputs)
-    sizes = tuple(
-        f"{item.source}.{size}()"
-        for item in inputs
-        if item.kind == "tensor"
-        for size in ("size", "stride")
-    )
+    inputs = [item for item in graph.inputs if not item.is_parameter]
+    tensors = [item.source for item in inputs if item.kind == "tensor"]
+    sizes = tuple(f"{source}.{size}()" for source in tensors for size in ("size", "stride"))
     arguments = [
         item
         for item in inputs
-        if not item.is_parameter
-        and not (item.kind == "symbol" and (item.source or "").startswith(sizes))
+        if item.kind != "symbol" or not (item.source or "").startswith(sizes)
     ]
+
+    def described(item: GraphInput) -> str:
+        if item.kind == "tensor":
+            device = "" if item.device in (None, "cpu") else f" {item.device}"
+            return f"{item.dtype}[{', '.join(map(str, item.shape or ()))}]{device}"
+        return "(dynamic)" if item.kind == "symbol" else ""
+
     named = grouped(
-        (_described(item), expression(item.source, graph.resumes_at) if item.source else item.name)
+        (described(item), expression(item.source, graph.resumes_at) if item.source else item.name)
         for item in arguments[:_MAX_INPUTS]
     )
-    pieces = [f"{', '.join(names)} {described}".rstrip() for described, names in named.items()]
-    pieces += [f"{len(arguments) - _MAX_INPUTS} more"] if len(arguments) > _MAX_INPUTS else []
-    if parameters:
+    pieces = [f"{', '.join(names)} {kind}".rstrip() for kind, names in named.items()]
+    if len(arguments) > _MAX_INPUTS:
+        pieces.append(f"{len(arguments) - _MAX_INPUTS} more")
+    if parameters := sum(item.is_parameter is True for item in graph.inputs):
         pieces.append(counted(parameters, "parameter"))
     return "; ".join(pieces) or "none"
-
-
-def _described(item: GraphInput) -> str:
-    if item.kind == "tensor":
-        device = "" if item.device in (None, "cpu") else f" {item.device}"
-        return f"{item.dtype}[{', '.join(map(str, item.shape or ()))}]{device}"
-    return "(dynamic)" if item.kind == "symbol" else ""
 
 
 # Numbers.
@@ -557,21 +504,19 @@ def percent_of_limit(share: float, limit: float) -> str:
     exact, bound = 100 * Decimal(repr(share)), 100 * Decimal(repr(limit))
     for digits in range(-min(int(exact.as_tuple().exponent), 0)):
         rounded = round(exact, digits)
-        if (
-            rounded < bound
-            if exact < bound
-            else rounded == bound
-            if exact == bound
-            else rounded >= bound
-        ):
+        is_right = rounded >= bound if exact > bound else rounded == bound
+        if exact < bound:
+            is_right = rounded < bound
+        if is_right:
             return f"{rounded:f}%"
     return f"{exact.normalize():f}%"
 
 
-def percents(before: float, after: float) -> tuple[str, str]:
-    """Two shares, in as many digits as show that they differ."""
-    texts = percent(before), percent(after)
-    digits = 0
+def percents(before: float | None, after: float | None) -> tuple[str, str]:
+    """Two shares in percent, or that they're unknown, in as many digits as show that they
+    differ.
+    """
+    texts, digits = (share_text(before), share_text(after)), 0
     while texts[0] == texts[1] and before != after:
         digits += 1
         texts = f"{before:.{digits}%}", f"{after:.{digits}%}"

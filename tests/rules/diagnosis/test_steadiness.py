@@ -7,7 +7,7 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Settling
-from graphdoctor.views.report import compiles_text
+from graphdoctor.views.report import compiles_texts
 from graphdoctor.views.words import sentence
 from tests.factories import change, compiled, diagnosed, frame, recompiled
 
@@ -126,7 +126,7 @@ def test_whether_a_program_stops_compiling(snapshot: SnapshotAssertion) -> None:
                 found.changing,
                 found.compiles_to_limit,
                 found.limit_call,
-                compiles_text(found),
+                next(compiles_texts(found), None),
             )
             lines.append(f"    {facts}")
         never = [
