@@ -4,11 +4,9 @@ module is cheap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphdoctor.views.formats import Document, Format, RenderOptions, document
+from graphdoctor.views.formats import Document, Format, document, late
 
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import CureReport
@@ -18,29 +16,19 @@ if TYPE_CHECKING:
     from graphdoctor.facts.survey_comparison import SurveyComparison
 
 
-def _from(module: str, name: str, *asked: str) -> Callable[[Any, RenderOptions], Any]:
-    """A function of a module below ours, which takes the content and what is asked of it."""
-
-    def shown(content: Any, options: RenderOptions) -> Any:  # noqa: ANN401
-        function = getattr(import_module(f"graphdoctor.{module}"), name)
-        return function(content, **{option: getattr(options, option) for option in asked})
-
-    return shown
-
-
-CURE: Document[CureReport] = document("a cure", _from("views.cure", "cure_view", "is_written"))
-EXPORT: Document[ExportReport] = document("an export", _from("studies.export.view", "export_view"))
-JOB: Document[Job] = document("a report of several ranks", _from("studies.ranks.view", "job_view"))
+CURE: Document[CureReport] = document("a cure", late("views.cure", "cure_view", "is_written"))
+EXPORT: Document[ExportReport] = document("an export", late("studies.export.view", "export_view"))
+JOB: Document[Job] = document("a report of several ranks", late("studies.ranks.view", "job_view"))
 """Report on the ranks of a job: ``report`` and ``run`` of several ranks."""
 SURVEY: Document[SurveyReport] = document(
     "a survey",
-    _from("views.survey", "survey_view", "pages"),
-    Format("csv", _from("studies.survey.table", "render_survey_csv"), (".csv",)),
+    late("views.survey", "survey_view", "pages"),
+    Format("csv", late("studies.survey.table", "render_survey_csv"), (".csv",)),
     Format(
-        "parquet", _from("studies.survey.table", "write_parquet"), (".parquet",), is_binary=True
+        "parquet", late("studies.survey.table", "write_parquet"), (".parquet",), is_binary=True
     ),
 )
 SURVEY_COMPARISON: Document[SurveyComparison] = document(
-    "a comparison of two surveys", _from("views.survey_comparison", "survey_comparison_view")
+    "a comparison of two surveys", late("views.survey_comparison", "survey_comparison_view")
 )
 """``diff`` of two surveys."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -24,10 +25,8 @@ from graphdoctor.facts.check import (
     WorseFinding,
 )
 from graphdoctor.facts.diagnosis import Finding, Severity
-from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.views import words
-from graphdoctor.views.words import percent_of_limit
 from graphdoctor.wording import counted, join_texts, percent, times
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
@@ -63,49 +62,38 @@ class Annotation:
     """The budget that isn't met; None for another kind."""
 
 
-def annotations_of(report: CheckReport) -> Iterator[Annotation]:
-    """Annotate a check, target by target, then the run as a whole."""
+def annotations_of(report: CheckReport | LintReport) -> Iterator[Annotation]:
+    """Annotate a check, target by target, then the run as a whole; or new findings of a lint report
+    at their lines.
+    """
+    if isinstance(report, LintReport):
+        yield from (_of_finding(finding, None) for finding in report.findings)
+        for file in report.unreadable:
+            place = f"{file.file}:{file.line}" if file.line else file.file
+            error = f"{place} {file.message}."
+            yield Annotation("run", "error", "graphdoctor lint", error, is_failing=True)
+        return
     for target in report.targets:
         yield from _of_target(target)
     yield from (Annotation("note", "info", "graphdoctor", note) for note in report.notes)
     for unused in report.unused_ignores:
         what = f"ignore[{', '.join(unused.codes)}]" if unused.codes else "This ignore"
-        yield Annotation(
-            "ignore", "info", "Unused ignore", f"{what} matches no finding.", unused=unused
-        )
-
-
-def annotations_of_lint(report: LintReport) -> Iterator[Annotation]:
-    """Annotate new findings of a lint report at their lines."""
-    yield from (_of_finding(finding, None) for finding in report.findings)
-    for file in report.unreadable:
-        place = f"{file.file}:{file.line}" if file.line else file.file
-        yield Annotation(
-            "run", "error", "graphdoctor lint", f"{place} {file.message}.", is_failing=True
-        )
+        message = f"{what} matches no finding."
+        yield Annotation("ignore", "info", "Unused ignore", message, unused=unused)
 
 
 def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     name = target.name
-    for ended, error in ended_texts(target):
-        yield Annotation("run", "error", f"{name} {ended}", error, name, is_failing=True)
+    error = partial(Annotation, level="error", target=name, is_failing=True)
+    for ended, why in ended_texts(target):
+        yield error("run", title=f"{name} {ended}", message=why)
     if target.is_more_eager:
-        eager = "; ".join(more_eager_texts(target))
-        yield Annotation(
-            "eager", "error", f"{name}: more runs eagerly", f"{eager}.", name, is_failing=True
-        )
+        eager = f"{'; '.join(more_eager_texts(target))}."
+        yield error("eager", title=f"{name}: more runs eagerly", message=eager)
     for budget in target.budgets:
         if not budget.is_kept:
-            said = f"{', '.join(budget_texts(budget))}."
-            yield Annotation(
-                "budget",
-                "error",
-                f"{name}: {budget.name} not met",
-                said,
-                name,
-                is_failing=True,
-                budget=budget,
-            )
+            title, said = f"{name}: {budget.name} not met", f"{', '.join(budget_texts(budget))}."
+            yield error("budget", title=title, message=said, budget=budget)
     yield from (Annotation("note", "info", name, note, name) for note in baseline_notes(target))
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     changed = {finding.fingerprint for finding in target.grown} | set(worse)
@@ -113,15 +101,13 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
     failing |= {item.finding.fingerprint for item in target.failing_worse}
     for finding in (*target.new, *target.known):
         print_ = finding.fingerprint
-        state = (
-            "new"
-            if finding not in target.known
-            else "updated"
-            if print_ in changed
-            else "unchanged"
-        )
+        state = "updated" if print_ in changed else "unchanged"
         yield _of_finding(
-            finding, name, state=state, worse=worse.get(print_), is_failing=print_ in failing
+            finding,
+            name,
+            state=state if finding in target.known else "new",
+            worse=worse.get(print_),
+            is_failing=print_ in failing,
         )
     yield from (_of_finding(ignored.finding, name, ignored=ignored) for ignored in target.ignored)
 
@@ -130,7 +116,12 @@ def _of_finding(finding: Finding, target: str | None, **more: Any) -> Annotation
     details = [f"Worse than in the baseline: {more['worse']}."] if more.get("worse") else []
     for fix in words.worth_trying(finding.fixes)[:1]:
         verdict = "" if fix.verdict == "not tried" else f" ({fix.verdict})"
-        details += [f"Try: {words.fix_text(fix)}{verdict}", *_written_lines(fix)]
+        details.append(f"Try: {words.fix_text(fix)}{verdict}")
+        # The edit, or the code with a line above it that says where it goes.
+        edit = fix.diff or fix.snippet or ""
+        is_placed = not fix.diff and fix.snippet is not None and fix.place is not None
+        details += [f"{words.place_text(fix.place)}:"] if is_placed else []
+        details += edit.splitlines()
     details.append(f"Read more: graphdoctor rule {finding.code}")
     title = f"{finding.code} {finding.rule}"
     return Annotation(
@@ -138,33 +129,18 @@ def _of_finding(finding: Finding, target: str | None, **more: Any) -> Annotation
     )
 
 
-def _written_lines(fix: Fix) -> list[str]:
-    """A suggestion's edit, or its code with a line above it that says where it goes; empty if it
-    has neither.
-    """
-    if fix.diff or fix.snippet is None:
-        return (fix.diff or "").splitlines()
-    return [
-        *([] if fix.place is None else [f"{words.place_text(fix.place)}:"]),
-        *fix.snippet.splitlines(),
-    ]
-
-
 # What a check says beside its findings, which its own view shares.
 
 
 def budget_texts(budget: Budget) -> tuple[str, str]:
     """Return the measured value, and the limit: ``must be at most 1``."""
-    is_share = budget.name == "min-coverage"
-    value, limit = (
-        words.UNKNOWN
-        if number is None
-        else percent_of_limit(number, budget.limit)
-        if is_share
-        else f"{number:g}"
-        for number in (budget.value, budget.limit)
-    )
-    return value, f"must be at {'least' if is_share else 'most'} {limit}"
+    value, limit = words.UNKNOWN, f"{budget.limit:g}"
+    if budget.name != "min-coverage":
+        value = words.UNKNOWN if budget.value is None else f"{budget.value:g}"
+        return value, f"must be at most {limit}"
+    if budget.value is not None:
+        value = words.percent_of_limit(budget.value, budget.limit)
+    return value, f"must be at least {words.percent_of_limit(budget.limit, budget.limit)}"
 
 
 def ended_texts(target: TargetCheck) -> Iterator[tuple[str, str]]:
@@ -269,13 +245,14 @@ class UriPath:
     @property
     def uri(self) -> str:
         """The path percent-encoded, with ``file:`` if it's absolute."""
-        if self.base is not None:
-            return _quoted(self.path)
-        if self.path.startswith("//"):
-            return "file:" + _quoted(self.path)
-        if _DRIVE.match(self.path):
-            return f"file:///{self.path[:2]}{_quoted(self.path[2:])}"
-        return "file://" + _quoted(self.path)
+        drive, path, scheme = "", self.path, ""
+        if self.base is None and not path.startswith("//"):
+            scheme = "file://"
+            if _DRIVE.match(path):
+                scheme, drive, path = "file:///", path[:2], path[2:]
+        elif self.base is None:
+            scheme = "file:"
+        return f"{scheme}{drive}{quote(path, safe=_PLAIN, errors='replace')}"
 
 
 def place_of(entry: StackEntry, root: Path | None) -> UriPath | None:
@@ -285,23 +262,27 @@ def place_of(entry: StackEntry, root: Path | None) -> UriPath | None:
     Absolute paths below ``root`` become relative to it. None for what isn't a file, such as
     ``<frozen os>``.
     """
-    path = entry.file.replace("\\", "/")
+    path, package = entry.file.replace("\\", "/"), entry.package
     if not path or path.startswith("<"):
         return None
-    if entry.package is not None and (inside := _in_package(path, entry.package)):
-        return UriPath(inside, "PACKAGES")
+    if package is not None:
+        _, package_path, rest = path.rpartition(f"/{package}/")
+        if package_path:
+            return UriPath(f"{package}/{rest}", "PACKAGES")
+        if path.endswith(f"/{package}.py"):
+            return UriPath(f"{package}.py", "PACKAGES")
     return file_place(path, root)
 
 
 def file_place(file: str, root: Path | None) -> UriPath:
     """Like ``place_of``, for a file that isn't in a package."""
     path = file.replace("\\", "/")
-    if not path.startswith("/") and not _DRIVE.match(path):
-        return UriPath(path.removeprefix("./"), "SRCROOT")
-    top = None if root is None else root.as_posix().rstrip("/") + "/"
-    if top is not None and path.startswith(top):
-        return UriPath(path.removeprefix(top), "SRCROOT")
-    return UriPath(path, None)
+    top = "./"
+    if path.startswith("/") or _DRIVE.match(path):
+        top = None if root is None else root.as_posix().rstrip("/") + "/"
+        if top is None or not path.startswith(top):
+            return UriPath(path, None)
+    return UriPath(path.removeprefix(top), "SRCROOT")
 
 
 def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] | None:
@@ -312,24 +293,9 @@ def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] 
         the project's.
     """
     lines: list[StackEntry] = [finding.location, *reversed(finding.user_stack)]
-    for found in lines:
-        place = place_of(found, root)
-        if (
-            found.origin == "user"
-            and place is not None
-            and place.base == "SRCROOT"
-            and found.line > 0
-        ):
-            return place.path, found
+    for line in lines:
+        place = place_of(line, root)
+        is_own = line.origin == "user" and line.line > 0
+        if is_own and place is not None and place.base == "SRCROOT":
+            return place.path, line
     return None
-
-
-def _in_package(path: str, package: str) -> str | None:
-    _, package_path, rest = path.rpartition(f"/{package}/")
-    if package_path:
-        return f"{package}/{rest}"
-    return f"{package}.py" if path.endswith(f"/{package}.py") else None
-
-
-def _quoted(path: str) -> str:
-    return quote(path, safe=_PLAIN, errors="replace")

@@ -14,23 +14,14 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import rebased
-from graphdoctor.views.annotations import annotations_of, annotations_of_lint
-from graphdoctor.views.bench import bench_view
-from graphdoctor.views.check import check_view
-from graphdoctor.views.comparison import comparison_view
-from graphdoctor.views.fixes import fixes_view
-from graphdoctor.views.github import render_github
-from graphdoctor.views.guards import guards_view
-from graphdoctor.views.recompiles import recompiles_view, variations_view
-from graphdoctor.views.report import report_view
 from graphdoctor.wording import nearest
 
 if TYPE_CHECKING:
@@ -99,12 +90,12 @@ class Document(Generic[C]):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of its formats, the default first."""
-        return tuple(format_.name for format_ in self.formats)
+        return tuple(format.name for format in self.formats)
 
     @property
     def endings(self) -> tuple[str, ...]:
         """The file endings of all of its formats."""
-        return tuple(ending for format_ in self.formats for ending in format_.endings)
+        return tuple(ending for format in self.formats for ending in format.endings)
 
     def named(self, name: str) -> Format[C]:
         """The format with this name; GraphDoctorError if there is none."""
@@ -116,111 +107,17 @@ class Document(Generic[C]):
                 "chrome-trace left graphdoctor: tlparse writes a chromium_events.json of a trace log."
             )
         hint = nearest(name.lower(), self.names, otherwise=f"Choose {_either(self.names)}.")
-        raise GraphDoctorError(
-            f"{self.label.capitalize()} can't be written as {name!r}.", hint=hint
-        )
+        message = f"{self.label.capitalize()} can't be written as {name!r}."
+        raise GraphDoctorError(message, hint=hint)
 
     def of_path(self, path: Path) -> Format[C]:
         """The format that a file's ending chooses; GraphDoctorError if there is none."""
-        for format_ in self.formats:
-            if path.suffix.lower() in format_.endings:
-                return format_
-        raise GraphDoctorError(
-            f"The ending of {path} isn't that of a format for {self.label}.",
-            hint=f"Use {_either(self.endings)}, or choose the format by name.",
-        )
-
-
-def document(
-    label: str,
-    view: Callable[[C, RenderOptions], View],
-    *more: Format[C],
-    facts: Callable[[C], object] | None = None,
-    page: Callable[[C, RenderOptions], View] | None = None,
-    needs_guards: bool = False,
-) -> Document[C]:
-    """A document that is a tree, so that it has every format that shows trees, and its facts as
-    JSON.
-
-    ``facts`` tells what of the content is written as JSON; None for the whole. ``page`` makes the
-    tree of a page, which has a recording's guards and draws its picture; None for ``view``.
-    ``more`` are formats of its own.
-    """
-
-    def show(content: C, console: Console, options: RenderOptions) -> None:
-        from graphdoctor.views.terminal import write_view
-
-        write_view(view(content, options), console, is_verbose=options.is_verbose)
-
-    def markdown(content: C, options: RenderOptions) -> str:
-        from graphdoctor.views.markdown_text import render_view_markdown
-
-        return render_view_markdown(view(content, options))
-
-    def html(content: C, options: RenderOptions) -> str:
-        from graphdoctor.views.html.document import render_view_page
-        from graphdoctor.views.html.sourceless import without_source
-
-        shown = content if options.has_source else without_source(content)
-        return render_view_page((page or view)(shown, options), has_source=options.has_source)
-
-    def svg(content: C, options: RenderOptions) -> str:
-        from rich.cells import cell_len
-        from rich.console import Console
-        from rich.text import Text
-
-        colors: dict[str, Any] = {
-            "force_terminal": True,
-            "color_system": "standard",
-            "force_jupyter": False,
-        }
-        written = Console(file=StringIO(), width=_SVG_WIDTH, **colors)
-        text = Text.from_ansi(str(_text(show).render(content, replace(options, console=written))))
-        # Code isn't broken.
-        width = max(_SVG_WIDTH, *map(cell_len, text.plain.split("\n")))
-        recorder = Console(file=StringIO(), width=width, record=True, **colors)
-        recorder.print(text, soft_wrap=True)
-        # A picture loads nothing: each text has its length, so any monospace font does.
-        return re.sub(
-            r"@font-face \{.*?\}\s*", "", recorder.export_svg(title="graphdoctor"), flags=re.DOTALL
-        )
-
-    drawn = dict.fromkeys(("needs_guards", "needs_picture", "is_page"), page is not None)
-    pages = Format("html", html, (".html", ".htm"), **drawn)
-    trees = (pages, Format("markdown", markdown, (".md",)), Format("svg", svg, (".svg",)))
-    formats = (_text(show), _json(facts), *trees, *more)
-    return Document(
-        label,
-        tuple(
-            replace(format_, needs_guards=format_.needs_guards or needs_guards)
-            for format_ in formats
-        ),
-    )
-
-
-def _text(show: Callable[[C, Console, RenderOptions], None]) -> Format[C]:
-    def render(content: C, options: RenderOptions) -> str:
-        from rich.console import Console
-
-        plain: dict[str, Any] = {
-            "force_terminal": False,
-            "color_system": None,
-            "force_jupyter": False,
-        }
-        console = options.console or Console(file=StringIO(), width=_FILE_WIDTH, **plain)
-        show(content, console, options)
-        return console.file.getvalue() if isinstance(console.file, StringIO) else ""
-
-    return Format("text", render, (".txt", ".text"))
-
-
-def _json(facts: Callable[[C], object] | None = None) -> Format[C]:
-    def render(content: C, _: RenderOptions) -> str:
-        from graphdoctor.views.json import json_text
-
-        return json_text(content if facts is None else facts(content))
-
-    return Format("json", render, (".json",))
+        for format in self.formats:
+            if path.suffix.lower() in format.endings:
+                return format
+        message = f"The ending of {path} isn't that of a format for {self.label}."
+        hint = f"Use {_either(self.endings)}, or choose the format by name."
+        raise GraphDoctorError(message, hint=hint)
 
 
 def _either(names: Sequence[str]) -> str:
@@ -228,13 +125,111 @@ def _either(names: Sequence[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
+Render = Callable[[Any, RenderOptions], Any]
+"""Makes text, bytes or a view of the content."""
+
+
+def late(module: str, name: str, *asked: str) -> Render:
+    """A function that is imported when it is called with the content and the options it asks for."""
+
+    def render(content: Any, options: RenderOptions) -> Any:  # noqa: ANN401
+        function = getattr(import_module(f"graphdoctor.{module}"), name)
+        return function(content, **{option: getattr(options, option) for option in asked})
+
+    return render
+
+
+_PLAIN: dict[str, Any] = {"force_terminal": False, "color_system": None, "force_jupyter": False}
+_COLORED = _PLAIN | {"force_terminal": True, "color_system": "standard"}
+
+
+def _text(show: Render) -> Format[Any]:
+    """Plain text of a view, or what is written to the console of the options."""
+
+    def render(content: object, options: RenderOptions) -> str:
+        from rich.console import Console
+
+        from graphdoctor.views.parts import View
+        from graphdoctor.views.terminal import write_view
+
+        console = options.console or Console(file=StringIO(), width=_FILE_WIDTH, **_PLAIN)
+        shown = show(content, replace(options, console=console))
+        if isinstance(shown, View):
+            write_view(shown, console, is_verbose=options.is_verbose)
+        return console.file.getvalue() if isinstance(console.file, StringIO) else ""
+
+    return Format("text", render, (".txt", ".text"))
+
+
+_JSON: Format[Any] = Format("json", late("views.json", "json_text"), (".json",))
+
+
+def document(
+    label: str,
+    view: Render,
+    *more: Format[Any],
+    facts: Callable[[Any], object] | None = None,
+    page: Render | None = None,
+    needs_guards: bool = False,
+) -> Document[Any]:
+    """A document that is a tree, so that it has every format that shows trees, and its facts as
+    JSON.
+
+    ``facts`` tells what of the content is written as JSON; None for the whole. ``page`` makes the
+    tree of a page, which has a recording's guards and draws its picture; None for ``view``.
+    ``more`` are formats of its own.
+    """
+    text = _text(view)
+
+    def markdown(content: object, options: RenderOptions) -> str:
+        from graphdoctor.views.markdown_text import render_view_markdown
+
+        return render_view_markdown(view(content, options))
+
+    def html(content: object, options: RenderOptions) -> str:
+        from graphdoctor.views.html.document import render_view_page
+        from graphdoctor.views.html.sourceless import without_source
+
+        shown = content if options.has_source else without_source(content)
+        return render_view_page((page or view)(shown, options), has_source=options.has_source)
+
+    def svg(content: object, options: RenderOptions) -> str:
+        from rich.cells import cell_len
+        from rich.console import Console
+        from rich.text import Text
+
+        written = Console(file=StringIO(), width=_SVG_WIDTH, **_COLORED)
+        shown = Text.from_ansi(str(text.render(content, replace(options, console=written))))
+        # Code isn't broken.
+        width = max(_SVG_WIDTH, *map(cell_len, shown.plain.split("\n")))
+        recorder = Console(file=StringIO(), width=width, record=True, **_COLORED)
+        recorder.print(shown, soft_wrap=True)
+        # A picture loads nothing: each text has its length, so any monospace font does.
+        drawn = recorder.export_svg(title="graphdoctor")
+        return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+
+    json = _JSON
+    if facts is not None:
+        json = replace(_JSON, render=lambda content, options: _JSON.render(facts(content), options))
+    is_page = page is not None
+    pages = Format("html", html, (".html", ".htm"), needs_picture=is_page, is_page=is_page)
+    trees = (pages, Format("markdown", markdown, (".md",)), Format("svg", svg, (".svg",)))
+    formats = (text, json, *trees, *more)
+    return Document(
+        label,
+        tuple(
+            replace(format, needs_guards=needs_guards or format.needs_picture) for format in formats
+        ),
+    )
+
+
 # A diagnosis. Each view of it has a text of its own; the other formats hold the whole diagnosis.
 
 
-def _diagnosis(
-    view: Callable[[Diagnosis, RenderOptions], View], *, needs_guards: bool = False
-) -> Document[Result]:
+def _diagnosis(view: Render, *, needs_guards: bool = False) -> Document[Result]:
     def page(result: Result, options: RenderOptions) -> View:
+        from graphdoctor.views.report import report_view
+
         return report_view(result.diagnosis, result.picture, root=options.root)
 
     return document(
@@ -246,73 +241,52 @@ def _diagnosis(
     )
 
 
-DIAGNOSIS: Document[Result] = _diagnosis(lambda diagnosis, _: report_view(diagnosis))
+DIAGNOSIS: Document[Result] = _diagnosis(late("views.report", "report_view"))
 """The whole diagnosis: ``explain``, ``report``, ``run``."""
 
-RECOMPILES: Document[Result] = _diagnosis(lambda diagnosis, _: recompiles_view(diagnosis))
+RECOMPILES: Document[Result] = _diagnosis(late("views.recompiles", "recompiles_view"))
 """Its recompiles: ``recompiles``."""
 
-VARIATIONS: Document[Result] = _diagnosis(lambda diagnosis, _: variations_view(diagnosis))
+VARIATIONS: Document[Result] = _diagnosis(late("views.recompiles", "variations_view"))
 """What each changed property of a call did: ``recompiles --vary``."""
 
-GUARDS: Document[Result] = _diagnosis(
-    lambda diagnosis, _: guards_view(diagnosis), needs_guards=True
-)
+GUARDS: Document[Result] = _diagnosis(late("views.guards", "guards_view"), needs_guards=True)
 """Its guards and what they cost: ``guards``."""
 
-FIXES: Document[Result] = _diagnosis(
-    lambda diagnosis, options: fixes_view(diagnosis, is_written=options.is_written)
-)
+FIXES: Document[Result] = _diagnosis(late("views.fixes", "fixes_view", "is_written"))
 """The fixes tried and what they did: ``fix``."""
 
 COMPARISON: Document[DiagnosisComparison] = document(
-    "a comparison of two runs", lambda comparison, _: comparison_view(comparison)
+    "a comparison of two runs", late("views.comparison", "comparison_view")
 )
 """``diff`` of two runs."""
 
 
-# The gate's answer. Paths are shown relative to the report's own root, as those of its findings
-# are.
+def _in_repository(module: str, name: str) -> Render:
+    """A gate's answer with paths relative to its repository, or to its own root, as those of its
+    findings are.
+    """
+    shown = late(module, name, "root")
 
+    def render(report: CheckReport, options: RenderOptions) -> str:
+        root = report.repository or report.root
+        if report.repository:
+            report = rebased(report, Path(report.repository))
+        return str(shown(report, replace(options, root=Path(root) if root else options.root)))
 
-def _sarif(report: CheckReport, options: RenderOptions) -> str:
-    from graphdoctor.views.sarif import render_sarif
-
-    return render_sarif(_in_repository(report), root=_repository_root(report, options))
-
-
-def _github(report: CheckReport, options: RenderOptions) -> str:
-    return render_github(
-        annotations_of(_in_repository(report)), root=_repository_root(report, options)
-    )
-
-
-def _junit(report: CheckReport, _: RenderOptions) -> str:
-    from graphdoctor.views.junit import render_junit
-
-    return render_junit(report)
-
-
-def _in_repository(report: CheckReport) -> CheckReport:
-    return rebased(report, Path(report.repository)) if report.repository else report
-
-
-def _repository_root(report: CheckReport, options: RenderOptions) -> Path:
-    root = report.repository or report.root
-    return Path(root) if root else options.root
+    return render
 
 
 CHECK: Document[CheckReport] = document(
     "a check",
-    lambda report, _: check_view(report),
-    Format("sarif", _sarif, (".sarif",)),
-    Format("github", _github),
-    Format("junit", _junit, (".xml",)),
+    late("views.check", "check_view"),
+    Format("sarif", _in_repository("views.sarif", "render_sarif"), (".sarif",)),
+    Format("github", _in_repository("views.github", "render_github")),
+    Format("junit", late("views.junit", "render_junit"), (".xml",)),
 )
 """``check``."""
 
-
-BENCH: Document[BenchReport] = document("a bench", lambda report, _: bench_view(report))
+BENCH: Document[BenchReport] = document("a bench", late("views.bench", "bench_view"))
 """``bench``: each way to run a program beside eager mode."""
 
 
@@ -320,9 +294,8 @@ def _profile(result: ProfileResult, options: RenderOptions) -> View:
     from graphdoctor.views.profile import profile_view
 
     # What was generated of lines of code shows them.
-    return profile_view(
-        result.report, result.picture if options.has_source else None, root=options.root
-    )
+    picture = result.picture if options.has_source else None
+    return profile_view(result.report, picture, root=options.root)
 
 
 PROFILE: Document[ProfileResult] = document(
@@ -330,36 +303,23 @@ PROFILE: Document[ProfileResult] = document(
 )
 """``profile``: where the time of a call goes."""
 
-
-def _lint(report: LintReport, console: Console, _: RenderOptions) -> None:
-    from graphdoctor.views.listings import render_lint
-
-    render_lint(report, console)
-
-
-def _lint_github(report: LintReport, options: RenderOptions) -> str:
-    return render_github(annotations_of_lint(report), root=options.root)
-
-
 LINT: Document[LintReport] = Document(
-    "a lint report", (_text(_lint), _json(), Format("github", _lint_github))
+    "a lint report",
+    (
+        _text(late("views.listings", "render_lint", "console")),
+        _JSON,
+        Format("github", late("views.github", "render_github", "root")),
+    ),
 )
 """``lint``."""
 
-
-def _rules(rules: Sequence[Page], console: Console, _: RenderOptions) -> None:
-    from graphdoctor.views.listings import render_rules
-
-    render_rules(rules, console)
-
-
-def _described(rules: Sequence[Page]) -> object:
-    from graphdoctor.views.listings import described
-
-    return described(rules)
-
-
-RULES: Document[Sequence[Page]] = Document("a rule", (_text(_rules), _json(_described)))
+RULES: Document[Sequence[Page]] = Document(
+    "a rule",
+    (
+        _text(late("views.listings", "render_rules", "console")),
+        Format("json", late("views.listings", "rules_json"), (".json",)),
+    ),
+)
 """``rule``: the rules' documentation."""
 
 
@@ -371,24 +331,23 @@ def write_file(content: str | bytes, path: Path) -> None:
         GraphDoctorError: The file can't be written.
     """
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    temporary: Path | None = None
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as stream:
                 stream.write(data)
             return
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise GraphDoctorError(f"Can't write {path}: {error.strerror}.") from error
-    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
         mask = os.umask(0)
         os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(path)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
     except BaseException as error:
-        with suppress(OSError):
-            Path(temporary).unlink()
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             raise GraphDoctorError(f"Can't write {path}: {error.strerror}.") from error
         raise

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.markdown import CodeBlock, Markdown, Paragraph
 from rich.text import Text
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.check import LintReport
 from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.views.json import json_text
 from graphdoctor.views.next_step import explained
 from graphdoctor.views.terminal import SEVERITIES
 from graphdoctor.views.terminal_lines import Indented, Prose, clean, code, cut_lines, write
@@ -20,7 +22,11 @@ from graphdoctor.views.words import fix_text
 from graphdoctor.wording import counted
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+    from graphdoctor.rules.diagnosis.rule import Page
+
+_MANY = 3
 
 
 def render_lint(report: LintReport, console: Console) -> None:
@@ -70,15 +76,6 @@ def _summary(report: LintReport) -> str:
     )
 
 
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from graphdoctor.rules.diagnosis.rule import Page
-
-
-_MANY = 3
-
-
 def render_rules(rules: Sequence[Page], console: Console) -> None:
     """Write up to three rules in full, more in a line each."""
     if len(rules) > _MANY:
@@ -126,16 +123,11 @@ class _Page(Markdown):
     }
 
 
-def described(rules: Sequence[Page]) -> list[dict[str, object]]:
-    """The rules for JSON, with their documentation by section."""
-    return [
-        {
-            "code": rule.code,
-            "name": rule.name,
-            "severity": rule.severity,
-            "title": rule.title(),
-            "sections": dict(rule.sections()),
-            "url": rule_url(rule.code),
-        }
+def rules_json(rules: Sequence[Page]) -> str:
+    """The rules with their documentation by section."""
+    described = (
+        values_of(rule, "code", "name", "severity")
+        | {"title": rule.title(), "sections": dict(rule.sections()), "url": rule_url(rule.code)}
         for rule in rules
-    ]
+    )
+    return json_text(list(described))

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from graphdoctor.facts.command import rule_url
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.views.listings import described, render_rules
+from graphdoctor.views.listings import render_rules, rules_json
 from graphdoctor.views.sarif import render_sarif
 from tests.views.check_reports import failed_report
 
@@ -39,14 +39,14 @@ def driver() -> dict[str, object]:
 def test_without_a_published_site_nothing_links_to_it() -> None:
     assert rule_url("GD101") is None
     assert "https://" not in rule_help()
-    assert described([ALL_RULES["GD101"]])[0]["url"] is None
+    assert json.loads(rules_json([ALL_RULES["GD101"]]))[0]["url"] is None
     assert "informationUri" not in driver()
     assert all("helpUri" not in rule for rule in driver()["rules"])
 
 
 def test_rule_help_ends_with_the_page_in_one_line(published: str) -> None:
     assert GD101 in rule_help().splitlines()
-    assert described([ALL_RULES["GD101"]])[0]["url"] == GD101
+    assert json.loads(rules_json([ALL_RULES["GD101"]]))[0]["url"] == GD101
 
 
 def test_sarif_links_each_rule_to_its_page(published: str) -> None:

@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.views.annotations import annotations_of
+
 from graphdoctor.views.github import render_github
 from graphdoctor.views.printable import printable
 from tests.views.check_reports import FORMS, ROOT, failed_report, finding, placed, report, target
@@ -46,15 +46,15 @@ def read(output: str) -> list[tuple[str, dict[str, str], str]]:
 
 
 def commands_of(answer: CheckReport) -> list[tuple[str, dict[str, str], str]]:
-    return read(render_github(annotations_of(answer), root=ROOT))
+    return read(render_github(answer, root=ROOT))
 
 
 def test_annotations_read_as_they_should(snapshot: SnapshotAssertion):
-    assert render_github(annotations_of(failed_report()), root=ROOT) == snapshot
+    assert render_github(failed_report(), root=ROOT) == snapshot
 
 
 def test_passed_gate_without_news_says_nothing():
-    assert render_github(annotations_of(report(target(known=(finding(),)))), root=ROOT) == ""
+    assert render_github(report(target(known=(finding(),))), root=ROOT) == ""
 
 
 def test_each_form_of_a_finding(snapshot: SnapshotAssertion):
@@ -99,7 +99,7 @@ def test_a_target_that_crashed_is_an_error_without_a_file():
 @given(st.text(), st.text(), st.text(min_size=1))
 def test_whatever_is_in_them_is_read_back(message, name, file):
     found = placed(file, function="f").replace(message=message, rule=name)
-    output = render_github(annotations_of(report(target(new=(found,)))), root=ROOT)
+    output = render_github(report(target(new=(found,))), root=ROOT)
     # A line end of any other kind is none to the runner.
     assert re.fullmatch(r"::warning [^\r\n]*\n", output)
     ((_, properties, told),) = read(output)

@@ -19,7 +19,7 @@ from tests.views.test_sarif import run_of
 
 
 def test_each_is_annotation_failing_case_and_result(snapshot: SnapshotAssertion):
-    assert render_github(annotations_of(worse_report()), root=ROOT) == snapshot(name="github")
+    assert render_github(worse_report(), root=ROOT) == snapshot(name="github")
     assert render_junit(worse_report()) == snapshot(name="junit")
     run = run_of(worse_report())
     (result,) = run["results"]
