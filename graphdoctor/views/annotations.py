@@ -119,8 +119,8 @@ def _of_finding(finding: Finding, target: str | None, **more: Any) -> Annotation
         details.append(f"Try: {words.fix_text(fix)}{verdict}")
         # The edit, or the code with a line above it that says where it goes.
         edit = fix.diff or fix.snippet or ""
-        is_placed = not fix.diff and fix.snippet is not None and fix.place is not None
-        details += [f"{words.place_text(fix.place)}:"] if is_placed else []
+        if not fix.diff and fix.snippet is not None and fix.place is not None:
+            details.append(f"{words.place_text(fix.place)}:")
         details += edit.splitlines()
     details.append(f"Read more: graphdoctor rule {finding.code}")
     title = f"{finding.code} {finding.rule}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from graphdoctor.facts.bench import BenchReport
     from graphdoctor.facts.check import CheckReport, DiagnosisComparison, LintReport
-    from graphdoctor.facts.diagnosis import Diagnosis, Result
+    from graphdoctor.facts.diagnosis import Result
     from graphdoctor.facts.profile import ProfileResult
     from graphdoctor.rules.diagnosis.rule import Page
     from graphdoctor.views.parts import View

@@ -24,25 +24,36 @@ _FORBIDDEN = re.compile("[\ufffe\uffff]")
 def render_junit(report: CheckReport) -> str:
     """A document with one ``testsuite`` for each target.
 
-    Each suite has a test case for the run, one for finding finding that fails it (or one that passes
-    if there are none), and one for finding budget. The rest is in the suite's ``system-out``.
+    Each suite has a test case for the run, one for each finding that fails it (or one that passes
+    if there are none), and one for each budget. The rest is in the suite's ``system-out``.
     """
     failing = [annotation for annotation in annotations_of(report) if annotation.is_failing]
-    suites = [
-        _suite(target, [annotation for annotation in failing if annotation.target == target.name])
-        for target in report.targets
-    ]
+    suites = []
+    for target in report.targets:
+        of_target = [annotation for annotation in failing if annotation.target == target.name]
+        diagnosis, cases = target.diagnosis, list(_cases(target, of_target))
+        torch = None if diagnosis is None else diagnosis.recording.environment.torch
+        properties = {
+            "target": target.target,
+            "torch": torch,
+            "baseline torch": target.baseline_torch,
+        }
+        suite = _suite(target.name, cases, properties=properties, notes=list(_notes(target)))
+        # How long the calls took, compiling included.
+        calls = () if diagnosis is None else diagnosis.recording.calls
+        if durations := [call.duration_s for call in calls if call.duration_s is not None]:
+            for element in (suite, cases[0]):
+                element.set("time", f"{sum(durations):.3f}")
+        suites.append(suite)
     for name in report.skipped:
         case = _case(name, "runs")
         SubElement(case, "skipped", message="It doesn't reach any of the given files.")
-        suites.append(_suite_of(name, [case]))
+        suites.append(_suite(name, [case]))
     unused = map(unused_texts, report.unused_ignores)
-    if notes := [
-        *report.notes,
-        *(f"unused: {place}  {what} {said}" for place, what, said in unused),
-    ]:
+    texts = (f"unused: {place}  {what} {said}" for place, what, said in unused)
+    if notes := [*report.notes, *texts]:
         # The schema has no place for text outside a suite.
-        suites.append(_suite_of("notes", [], notes=notes))
+        suites.append(_suite("notes", [], notes=notes))
     root = Element("testsuites", name="graphdoctor check")
     for count in ("tests", "failures", "errors"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
@@ -51,20 +62,7 @@ def render_junit(report: CheckReport) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _suite(target: TargetCheck, failing: Sequence[Annotation]) -> Element:
-    torch = None if target.diagnosis is None else target.diagnosis.recording.environment.torch
-    properties = {"target": target.target, "torch": torch, "baseline torch": target.baseline_torch}
-    cases = list(_cases(target, failing))
-    suite = _suite_of(target.name, cases, properties=properties, notes=list(_notes(target)))
-    # How long the calls took, compiling included.
-    calls = () if target.diagnosis is None else target.diagnosis.recording.calls
-    if durations := [call.duration_s for call in calls if call.duration_s is not None]:
-        for element in (suite, cases[0]):
-            element.set("time", f"{sum(durations):.3f}")
-    return suite
-
-
-def _suite_of(
+def _suite(
     name: str,
     cases: Sequence[Element],
     *,
@@ -88,19 +86,18 @@ def _suite_of(
 def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Element]:
     missed = {annotation.budget: annotation for annotation in failing if annotation.budget}
     run = next((annotation for annotation in failing if annotation.kind == "run"), None)
-    yield _case(
-        target.name, "runs", run, "error" if target.state == "crashed" else "failure", target.state
-    )
+    outcome = "error" if target.state == "crashed" else "failure"
+    yield _case(target.name, "runs", run, outcome, target.state)
     named: Counter[str] = Counter()
     for annotation in failing:
-        if annotation.finding is not None:
-            name = f"{annotation.finding.code} {annotation.finding.location.shown} in {annotation.finding.location.function}"
+        if (finding := annotation.finding) is not None:
+            name = f"{finding.code} {finding.location.shown} in {finding.location.function}"
             named[name] += 1
             # Two changing values on one line are two cases, and a report tells cases apart only by
             # name.
-            name = name if named[name] == 1 else f"{name} ({named[name]})"
-            case = _case(target.name, name, annotation, "failure", annotation.finding.code)
-            case[0].text = "\n".join(map(_line, [*_lines(annotation.finding), *annotation.details]))
+            number = f" ({named[name]})" if named[name] > 1 else ""
+            case = _case(target.name, f"{name}{number}", annotation, "failure", finding.code)
+            case[0].text = "\n".join(map(_line, [*_lines(finding), *annotation.details]))
             yield case
         elif annotation.kind == "eager":
             yield _case(target.name, "eager code", annotation, "failure", "eager")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,26 @@ from typing import Any
 from rich.console import Console
 
 from graphdoctor.views.formats import Document, RenderOptions
-from graphdoctor.views.parts import View
+from graphdoctor.views.parts import (
+    Blocks,
+    Card,
+    Cards,
+    Code,
+    Diff,
+    Drawing,
+    Figures,
+    Note,
+    Part,
+    Row,
+    Rows,
+    Section,
+    Source,
+    Table,
+    Verdict,
+    View,
+    blocks,
+    plain_text,
+)
 from graphdoctor.views.terminal import write_view
 
 
@@ -46,3 +66,54 @@ def section_of(page: str, name: str) -> str:
     """The markup of one section; empty if the page doesn't have it."""
     found = re.search(rf'<section id="{name}".*?</section>', page, flags=re.DOTALL)
     return found[0] if found else ""
+
+
+def statements(parts: Blocks, *, is_page: bool = False) -> Iterator[str]:
+    """Every text of a tree that has to be in all outputs: all but short forms and lines of the
+    program.
+
+    Of a page (``is_page``), what it draws is left out.
+    """
+    for part in blocks(parts):
+        inner: Blocks = ()
+        match part:
+            case Part(show="short") | Source():
+                pass
+            case Drawing():
+                inner = () if is_page else part.elsewhere
+            case Verdict(text) | Note(text):
+                yield plain_text(text)
+            case Figures(figures):
+                yield from (
+                    text
+                    for figure in figures
+                    for text in (figure.label, figure.value, figure.note)
+                    if text
+                )
+            case Table(columns, rows) if rows:
+                yield from (plain_text(column.heading) for column in columns)
+                yield from (
+                    plain_text(text)
+                    for row in rows
+                    for cell in row
+                    for text in (cell.text, cell.detail)
+                )
+            case Rows(rows):
+                inner = rows
+            case Row(label, body):
+                yield plain_text(label)
+                inner = body if isinstance(body, tuple) else (body,)
+            case Card():
+                yield from (
+                    text for heading in part.headings for text in (heading.code, heading.message)
+                )
+                yield part.place.shown
+                inner = part.parts
+            case Cards(cards):
+                inner = cards
+            case Code(text) | Diff(text):
+                yield from text.splitlines()
+            case Section(title, body) if any(True for _ in statements(body, is_page=is_page)):
+                yield plain_text(title)
+                inner = body
+        yield from statements(inner, is_page=is_page)

@@ -23,7 +23,7 @@ from graphdoctor.views.fixes import fixes_view
 from graphdoctor.views.guards import guards_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
-from graphdoctor.views.parts import View, statements
+from graphdoctor.views.parts import View
 from graphdoctor.views.profile import profile_view
 from graphdoctor.views.recompiles import recompiles_view
 from graphdoctor.views.report import report_view
@@ -37,7 +37,7 @@ from tests.studies.export.reports import blocked
 from tests.studies.profile.reports import trained
 from tests.studies.survey.comparisons import changed
 from tests.views.check_reports import failed_report
-from tests.views.outputs import on_terminal
+from tests.views.outputs import on_terminal, statements
 from tests.views.test_comparison import both
 from tests.views.test_fixes import every_verdict, treated
 from tests.views.test_guards import LAYERS

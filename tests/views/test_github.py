@@ -10,7 +10,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import CheckReport
 from graphdoctor.facts.stack import StackEntry
-
 from graphdoctor.views.github import render_github
 from graphdoctor.views.printable import printable
 from tests.views.check_reports import FORMS, ROOT, failed_report, finding, placed, report, target

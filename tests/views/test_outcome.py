@@ -17,9 +17,9 @@ from graphdoctor.facts.fixes import (
 )
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.views.fixes import outcome, treatment_parts
-from graphdoctor.views.parts import statements
 from tests.each import for_each
 from tests.factories import diagnosed, recording
+from tests.views.outputs import statements
 
 BEFORE = Counts(
     break_sites=3,

@@ -5,12 +5,7 @@ from __future__ import annotations
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import BaselineRun
-from graphdoctor.views.annotations import (
-    annotations_of,
-    baseline_notes,
-    more_eager_texts,
-    run_changes,
-)
+from graphdoctor.views.annotations import baseline_notes, more_eager_texts, run_changes
 from graphdoctor.views.github import render_github
 from graphdoctor.views.junit import render_junit
 from tests.views.check_reports import ROOT, target, worse_report

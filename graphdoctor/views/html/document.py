@@ -31,13 +31,7 @@ _ASSETS = files("graphdoctor.views.html") / "assets"
 def render_view_page(view: parts.View, *, has_source: bool = True) -> str:
     """A view as a page."""
     drawings = list(_drawings(view.parts))
-    shown = [
-        part
-        for part in parts.blocks(view.parts)
-        if not isinstance(part, parts.Section)
-        or any(parts.statements(part.parts))
-        or any(_drawings(part.parts))
-    ]
+    shown = [part for part in parts.blocks(view.parts) if parts.has_content((part,))]
     sections = [at for at, part in enumerate(shown) if isinstance(part, parts.Section)]
     first = sections[0] if sections else len(shown)
     scripts = dict.fromkeys(script for drawing in drawings for script in drawing.scripts)
