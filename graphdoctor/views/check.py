@@ -5,7 +5,7 @@ Comes in: a ``CheckReport``. Goes out: a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
 from graphdoctor.facts.counts import Counts
@@ -21,7 +21,7 @@ from graphdoctor.views.annotations import (
 )
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_check
-from graphdoctor.wording import counted, times
+from graphdoctor.wording import counted, join_texts, times
 
 _TONES: dict[str, parts.Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20
@@ -93,58 +93,40 @@ def _verdict(report: CheckReport) -> str:
 
 def _table(report: CheckReport) -> parts.Table:
     """A row for each target."""
-    rows = (
-        (
-            parts.Cell(parts.Span(target.name, "code")),
-            parts.Cell(target.state, tone=_TONES[target.state]),
-            _new(target),
-            *(_measured(target, budget, shown) for _, budget, shown in _MEASURED),
-            parts.Cell(_also(target)),
+    rows = []
+    for target in report.targets:
+        by_name = {
+            "worse": target.failing_worse,
+            "known": target.known,
+            "ignored": target.ignored,
+            "fixed": target.fixed,
+        }
+        also = {name: f"{len(findings)} {name}" for name, findings in by_name.items() if findings}
+        # What is known of another torch excuses nothing silently.
+        if target.is_other_torch and "known" in also:
+            also["known"] += f" under torch {target.baseline_torch}"
+        new = parts.Cell(words.UNKNOWN)
+        if target.state != "crashed":
+            below = len(target.new) - len(target.failing)
+            why = "allowed" if target.fail_on == "never" else f"below {target.fail_on}"
+            failing = str(len(target.failing))
+            tone: parts.Tone | None = "bad" if target.failing else None
+            new = parts.Cell(failing, f"{below} {why}" if below else "", tone)
+        missed = {budget.name: budget for budget in target.budgets if not budget.is_kept}
+        measured = []
+        for _, name, shown in _MEASURED:
+            cell = parts.Cell(words.UNKNOWN)
+            if name in missed:
+                cell = parts.Cell(*budget_texts(missed[name]), "bad")
+            elif target.diagnosis is not None:
+                cell = parts.Cell(shown(target.diagnosis.summary))
+            measured.append(cell)
+        state = parts.Cell(target.state, tone=_TONES[target.state])
+        rows.append(
+            (parts.Span(target.name, "code"), state, new, *measured, ", ".join(also.values()))
         )
-        for target in report.targets
-    )
     headings = ("#target", "state", "#new", *(f"#{name}" for name, *_ in _MEASURED), "also")
     return parts.Table(headings, rows, "target", label="Targets")
-
-
-def _also(target: TargetCheck) -> str:
-    by_name = {
-        "worse": target.failing_worse,
-        "known": target.known,
-        "ignored": target.ignored,
-        "fixed": target.fixed,
-    }
-    # What is known of another torch excuses nothing silently.
-    under = {"known": f" under torch {target.baseline_torch}"} if target.is_other_torch else {}
-    return ", ".join(
-        f"{len(findings)} {name}{under.get(name, '')}"
-        for name, findings in by_name.items()
-        if findings
-    )
-
-
-def _new(target: TargetCheck) -> parts.Cell:
-    if target.state == "crashed":
-        return parts.Cell(words.UNKNOWN)
-    below = len(target.new) - len(target.failing)
-    allowed = (
-        f"{below} below {target.fail_on}"
-        if below and target.fail_on != "never"
-        else f"{below} allowed"
-    )
-    return parts.Cell(
-        str(len(target.failing)), allowed if below else "", "bad" if target.failing else None
-    )
-
-
-def _measured(target: TargetCheck, name: BudgetName, shown: Callable[[Counts], str]) -> parts.Cell:
-    """A number, with its limit if it misses it."""
-    for budget in target.budgets:
-        if budget.name == name and not budget.is_kept:
-            return parts.Cell(*budget_texts(budget), "bad")
-    return parts.Cell(
-        words.UNKNOWN if target.diagnosis is None else shown(target.diagnosis.summary)
-    )
 
 
 def _about(target: TargetCheck, *, has_baseline: bool) -> parts.Section:
@@ -175,48 +157,28 @@ def _findings(target: TargetCheck) -> Iterator[parts.Section]:
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     below = [finding for finding in target.new if finding not in target.failing]
     grown = [finding for finding in target.grown if finding.fingerprint not in worse]
+    kept = [item.finding for item in target.worse if item not in target.failing_worse]
+    but = ", but below the severity that fails"
     yield parts.Section(("New in ", name), _cards(target.failing), tone="bad")
     worse_blocks: list[parts.Block] = []
     for item in target.failing_worse:
         worse_blocks += [f"{worse_text(item)}.", *_cards([item.finding])]
     yield parts.Section(("Worse in ", name), worse_blocks, tone="bad")
-    yield parts.Section(
-        ("New in ", name, ", but below the severity that fails"), _cards(below), show="long"
-    )
-    kept = [item.finding for item in target.worse if item not in target.failing_worse]
-    still = _lines(kept, lambda finding: worse[finding.fingerprint])
-    yield parts.Section(("Worse in ", name, ", but below the severity that fails"), still)
-    yield parts.Section(
-        ("More frequent in ", name),
-        _lines(grown, lambda finding: f"{finding.message}, now {times(finding.count)}"),
-    )
-    fixed = (
-        parts.Row(
-            entry.code,
-            parts.Note(
-                (
-                    parts.Span(entry.file, "code"),
-                    " in ",
-                    parts.Span(entry.function, "code"),
-                    f"  {entry.message}",
-                )
-            ),
-        )
-        for entry in target.fixed
-    )
+    yield parts.Section(("New in ", name, but), _cards(below), show="long")
+    still = _lines((finding, worse[finding.fingerprint]) for finding in kept)
+    yield parts.Section(("Worse in ", name, but), still)
+    more = ((finding, f"{finding.message}, now {times(finding.count)}") for finding in grown)
+    yield parts.Section(("More frequent in ", name), _lines(more))
+    fixed = []
+    for entry in target.fixed:
+        where = (parts.Span(entry.file, "code"), " in ", parts.Span(entry.function, "code"))
+        fixed.append(parts.Row(entry.code, parts.Note((*where, f"  {entry.message}"))))
     yield parts.Section(("Fixed in ", name), parts.Rows(fixed, "finding", _MOST_ROWS), tone="good")
-    yield parts.Section(
-        ("In the baseline of ", name),
-        _lines(target.known, lambda finding: finding.message),
-        show="long",
-    )
-    why = {
-        item.finding.fingerprint: f"by {item.by}{f': {item.reason}' if item.reason else ''}"
-        for item in target.ignored
-    }
+    known = _lines((finding, finding.message) for finding in target.known)
+    yield parts.Section(("In the baseline of ", name), known, show="long")
     ignored = _lines(
-        [item.finding for item in target.ignored],
-        lambda finding: f"{finding.message} ({why[finding.fingerprint]})",
+        (item.finding, f"{item.finding.message} (by {join_texts(': ', item.by, item.reason)})")
+        for item in target.ignored
     )
     yield parts.Section(("Ignored in ", name), ignored, show="long")
 
@@ -225,10 +187,10 @@ def _cards(findings: Sequence[Finding]) -> Iterator[parts.Block]:
     return (card_of(cluster) for cluster in words.clusters(findings))
 
 
-def _lines(findings: Sequence[Finding], said: Callable[[Finding], str]) -> parts.Rows:
-    """Findings, a line each."""
+def _lines(findings: Iterable[tuple[Finding, str]]) -> parts.Rows:
+    """Findings, a line each with what is said of it."""
     rows = (
-        parts.Row(finding.code, parts.Note((place_of(finding.location), f"  {said(finding)}")))
-        for finding in findings
+        parts.Row(finding.code, parts.Note((place_of(finding.location), f"  {said}")))
+        for finding, said in findings
     )
     return parts.Rows(rows, "finding", _MOST_ROWS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from typing import Literal
 
@@ -17,13 +17,13 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Hunk:
     path: str
     heading: str
     old_line: int
     new_line: int
-    lines: tuple[tuple[str, str], ...]
+    lines: list[tuple[str, str]] = field(default_factory=list)
     """Each line's mark and text, with its newline if it has one."""
 
 
@@ -56,7 +56,14 @@ def edits_of(diff: str) -> dict[str, list[Replacement]]:
     """
     edits: dict[str, list[Replacement]] = {}
     for hunk in _hunks(diff):
-        edits.setdefault(hunk.path, []).extend(_replacements(hunk))
+        replacements, line = edits.setdefault(hunk.path, []), hunk.old_line
+        for is_same, before, after in _runs(hunk):
+            end_line, end_column = line + len(before), 1
+            if not is_same:
+                if before and not before[-1].endswith("\n"):
+                    end_line, end_column = end_line - 1, len(before[-1]) + 1
+                replacements.append(Replacement(line, end_line, end_column, "".join(after)))
+            line += len(before)
     return edits
 
 
@@ -69,72 +76,47 @@ def diff_rows(diff: str) -> Iterator[DiffRow]:
             yield DiffRow("file", path)
         yield DiffRow("hunk", hunk.heading)
         old, new = hunk.old_line, hunk.new_line
-        for is_same, lines in groupby(hunk.lines, lambda line: line[0] not in ("-", "+")):
-            out = list(lines)
-            before, after = (
-                [text.removesuffix("\n") for mark, text in out if mark != other] for other in "+-"
-            )
+        for is_same, *sides in _runs(hunk):
+            before, after = ([text.removesuffix("\n") for text in side] for side in sides)
             for number, (was, now) in enumerate(zip_longest(before, after)):
-                numbers = (
-                    None if was is None else old + number,
-                    None if now is None else new + number,
-                )
-                yield DiffRow("same" if is_same else "changed", was, now, *numbers)
+                old_number = None if was is None else old + number
+                new_number = None if now is None else new + number
+                kind: Literal["same", "changed"] = "same" if is_same else "changed"
+                yield DiffRow(kind, was, now, old_number, new_number)
             old, new = old + len(before), new + len(after)
 
 
+def _runs(hunk: _Hunk) -> Iterator[tuple[bool, list[str], list[str]]]:
+    """Lines that stay, or that replace each other: before and after."""
+    for is_same, lines in groupby(hunk.lines, lambda line: line[0] not in ("-", "+")):
+        run = list(lines)
+        before, after = ([text for mark, text in run if mark != other] for other in "+-")
+        yield is_same, before, after
+
+
 def _hunks(diff: str) -> Iterator[_Hunk]:
-    lines, at, path = diff.split("\n"), 0, ""
-    while at < len(lines):
-        if hunk := _HUNK.match(lines[at]):
-            old, old_count, new, new_count = (
-                1 if number is None else int(number) for number in hunk.groups()[:4]
-            )
-            at, body = _body(lines, at + 1, old_count, new_count)
-            # An empty range is given by the line before it.
-            yield _Hunk(
-                path, hunk[5].strip(), old + (not old_count), new + (not new_count), tuple(body)
-            )
-            continue
-        if lines[at].startswith("--- "):
-            path = _path(lines[at].removeprefix("--- "))
-        at += 1
-
-
-def _body(
-    lines: list[str], at: int, old_left: int, new_left: int
-) -> tuple[int, list[tuple[str, str]]]:
-    body: list[tuple[str, str]] = []
-    while at < len(lines):
-        mark, text = lines[at][:1], lines[at][1:]
-        if mark == "\\":
-            body[-1] = (body[-1][0], body[-1][1].removesuffix("\n"))
-        elif old_left <= 0 and new_left <= 0:
-            break
-        else:
+    hunk, path, old_left, new_left = None, "", 0, 0
+    for line in diff.split("\n"):
+        mark, text = line[:1], line[1:]
+        if hunk is not None and mark == "\\":
+            last_mark, last = hunk.lines[-1]
+            hunk.lines[-1] = (last_mark, last.removesuffix("\n"))
+        elif hunk is not None and (old_left > 0 or new_left > 0):
             old_left -= mark != "+"
             new_left -= mark != "-"
-            body.append((mark, text + "\n"))
-        at += 1
-    return at, body
-
-
-def _replacements(hunk: _Hunk) -> Iterator[Replacement]:
-    line = hunk.old_line
-    for is_changed, lines in groupby(hunk.lines, lambda item: item[0] in ("-", "+")):
-        out = list(lines)
-        old = [text for mark, text in out if mark != "+"]
-        end_line, end_column = line + len(old), 1
-        if is_changed:
-            if old and not old[-1].endswith("\n"):
-                end_line, end_column = end_line - 1, len(old[-1]) + 1
-            yield Replacement(
-                line, end_line, end_column, "".join(text for mark, text in out if mark == "+")
+            hunk.lines.append((mark, text + "\n"))
+        elif head := _HUNK.match(line):
+            if hunk is not None:
+                yield hunk
+            old, old_left, new, new_left = (
+                1 if number is None else int(number) for number in head.groups()[:4]
             )
-        line += len(old)
-
-
-def _path(named: str) -> str:
-    if named.startswith('"'):
-        named = _OCTAL.sub(lambda code: chr(int(code[1], 8)), named.strip()[1:-1])
-    return named.removesuffix("\t").removeprefix("a/")
+            # An empty range is given by the line before it.
+            hunk = _Hunk(path, head[5].strip(), old + (not old_left), new + (not new_left))
+        elif line.startswith("--- "):
+            path = line.removeprefix("--- ")
+            if path.startswith('"'):
+                path = _OCTAL.sub(lambda code: chr(int(code[1], 8)), path.strip()[1:-1])
+            path = path.removesuffix("\t").removeprefix("a/")
+    if hunk is not None:
+        yield hunk
