@@ -24,9 +24,7 @@ SURVEY: Document[SurveyReport] = document(
     "a survey",
     late("views.survey", "survey_view", "pages"),
     Format("csv", late("studies.survey.table", "render_survey_csv"), (".csv",)),
-    Format(
-        "parquet", late("studies.survey.table", "write_parquet"), (".parquet",), is_binary=True
-    ),
+    Format("parquet", late("studies.survey.table", "write_parquet"), (".parquet",), is_binary=True),
 )
 SURVEY_COMPARISON: Document[SurveyComparison] = document(
     "a comparison of two surveys", late("views.survey_comparison", "survey_comparison_view")

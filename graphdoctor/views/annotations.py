@@ -277,11 +277,11 @@ def place_of(entry: StackEntry, root: Path | None) -> UriPath | None:
 def file_place(file: str, root: Path | None) -> UriPath:
     """Like ``place_of``, for a file that isn't in a package."""
     path = file.replace("\\", "/")
-    top = "./"
-    if path.startswith("/") or _DRIVE.match(path):
-        top = None if root is None else root.as_posix().rstrip("/") + "/"
-        if top is None or not path.startswith(top):
-            return UriPath(path, None)
+    if not path.startswith("/") and not _DRIVE.match(path):
+        return UriPath(path.removeprefix("./"), "SRCROOT")
+    top = None if root is None else f"{root.as_posix().rstrip('/')}/"
+    if top is None or not path.startswith(top):
+        return UriPath(path, None)
     return UriPath(path.removeprefix(top), "SRCROOT")
 
 

@@ -262,8 +262,9 @@ class _Shown:
         )
         for at in shown:
             heading, is_right = part.columns[at].heading, at > 0 and part.columns[at].is_number
-            justify = "right" if is_right else "left"
-            table.add_column(Prose(line(heading)), justify=justify, width=widths.get(at))
+            table.add_column(
+                Prose(line(heading)), justify="right" if is_right else "left", width=widths.get(at)
+            )
         for row in rows:
             name, *cells = (row[at] for at in shown)
             title = line(name.text, style=_bold(name.tone))

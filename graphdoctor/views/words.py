@@ -219,10 +219,10 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, parts.Tone]:
     if summary.skipped_frames:
         pieces.append(f"{counted(summary.skipped_frames, 'function')} skipped")
     if summary.recompiles:
-        total = summary.compile_time_s
+        total_s, share = summary.compile_time_s, ""
         cost_s = sum_of_known(report.cost_s for report in diagnosis.recompiles)
-        is_timed = cost_s is not None and total
-        share = f", {percent(min(cost_s / total, 1.0))} of compile time" if is_timed else ""
+        if cost_s is not None and total_s:
+            share = f", {percent(min(cost_s / total_s, 1.0))} of compile time"
         pieces.append(f"{counted(summary.recompiles, 'recompile')}{share}")
     is_bad = bool(summary.skipped_frames or summary.frames_over_limit)
     return " · ".join(pieces) or "Nothing was compiled.", "bad" if is_bad else "warning"
@@ -330,8 +330,9 @@ def cost_text(cost: Cost) -> str:
     call_us, seconds = cost.call_us or 0.0, f"{cost.compile_s or 0.0:.2f}"
     call, pieces = duration(abs(call_us)), []
     if call != duration(0.0):
-        is_share = cost.share is not None and abs(cost.share) <= 1
-        share = f" ({percent(abs(cost.share))})" if is_share else ""
+        share = ""
+        if cost.share is not None and abs(cost.share) <= 1:
+            share = f" ({percent(abs(cost.share))})"
         change = "saves" if call_us >= 0 else "adds"
         said = {
             "fix": f"fixing it {change} {call} per call{share}, timed with the verified fix",

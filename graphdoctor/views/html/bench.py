@@ -40,7 +40,8 @@ def speed_drawing(variants: Sequence[Variant]) -> Iterator[Drawing]:
         return
     bars = []
     for variant, speedup in timed:
-        ratio, kind, note = speedup.ratio, variant.judgement, _JUDGED.get(variant.judgement, "")
+        ratio, note = speedup.ratio, _JUDGED.get(variant.judgement, "")
+        kind: str = variant.judgement
         text = f"{factor_text(ratio)} ({words.interval_text(speedup.low, speedup.high)})"
         if variant.name == EAGER:
             ratio, kind = 1.0, "reference"

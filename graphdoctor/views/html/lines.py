@@ -282,21 +282,22 @@ class _Marker:
         """
         for frame, report in self._diagnosis.each_frame():
             file = self._file(frame.file, frame.origin, frame.package)
-            function = file.source and file.source.function_at(frame.line, frame.function)
+            source = file.source
+            function = None if source is None else source.function_at(frame.line, frame.function)
             line = file.at(function.line if function else frame.line)
             line.frames.append((frame, report))
             line.text = line.text or frame.text
-            if file.source is None or function is None:
+            if source is None or function is None:
                 continue
-            own_lines = file.source.own_lines(function)
+            own_lines = source.own_lines(function)
             eager: set[int] = set()
             if report.state in ("skipped", "over_limit"):
                 eager = own_lines
                 if frame.resumes_at is not None:
-                    eager = file.source.lines_after(function, frame.resumes_at)
+                    eager = source.lines_after(function, frame.resumes_at)
             elif report.state == "partly_eager":
                 for left_at in self._left_at(file, frame, report, own_lines):
-                    eager |= {left_at, *file.source.lines_after(function, left_at)}
+                    eager |= {left_at, *source.lines_after(function, left_at)}
             for number in eager:
                 file.at(number).is_eager = True
 
@@ -361,8 +362,8 @@ def _call_us(guard_set: GuardSet) -> float | None:
     """Microseconds that one compile's successful guard checks take in a steady call; None if not
     measured.
     """
-    if guard_set.runs_per_call == 0:
+    runs = guard_set.runs_per_call
+    if runs == 0:
         return 0.0
     check_us = guard_set.check_us if guard_set.search_us is None else guard_set.search_us
-    is_measured = guard_set.runs_per_call is not None and check_us is not None
-    return guard_set.runs_per_call * check_us if is_measured else None
+    return None if runs is None or check_us is None else runs * check_us

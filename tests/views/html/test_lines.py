@@ -142,6 +142,21 @@ OWNER: dict[str, Any] = {"file": PACKAGE, "origin": "third_party", "package": "l
 LONG = "class A:\n    limit = 1\n\n    def g(self):\n        x = 1\n        return x\n" + functions(
     100
 )
+FOLDED = """\
+import torch
+
+
+def unused(x):
+    y = x
+    return y
+
+
+class A:
+    def g(self, x):
+        return x.sin()
+
+    def h(self): ...
+"""
 ANNOTATED: dict[str, tuple[Diagnosis, Picture]] = {
     "a line with a captured operation is in its graphs": (
         diagnosed(), picture(captured(11, 11, 13, index=0), captured(11, index=1))
@@ -223,6 +238,7 @@ ANNOTATED: dict[str, tuple[Diagnosis, Picture]] = {
     "around a line outside any function there is some context": in_package("x = 1\n" * 300, 100),
     "in what can't be parsed, too, and nothing is folded": in_package("%magic\n" * 300, 2),
     "a short file of a package is shown whole": in_package(functions(40), 1),
+    "unknown functions are folded except short ones": in_package(FOLDED, 11),
     "lines are those of Python": in_package("x = '\u2028'\n\f\ny = 1", 3),
     "a place behind the end of a text is kept": (diagnosed(breaks=(record(entry(40)),)), picture()),
     "the user's files come first, and of these those with most findings": (
@@ -280,7 +296,8 @@ def _line(line: Line, codes: dict[str, str], *, is_whole: bool) -> str:
     )
 
 
-def test_page_marks_every_hidden_line_including_the_last():
+def test_page_marks_hidden_and_folded_lines_including_the_last():
+    assert "8 lines</label>" in render_page(*in_package(FOLDED, 11), root=ROOT)
     page = render_page(*in_package(LONG, 5, 98), root=ROOT)
     assert re.findall(r'class="skipped"><td></td><td></td><td>(\d+) hidden lines', page) == [
         "2",
@@ -310,15 +327,3 @@ def test_a_log_of_others_shows_the_lines_that_torch_named():
     (line,) = (line for line in file.lines if line.number == finding.location.line)
     assert line.state == "eager"
     assert line.text.strip() == finding.location.text
-
-
-def test_unknown_functions_are_folded_except_short_ones():
-    unused = "def unused(x):\n    y = x\n    return y\n"
-    used = "class A:\n    def g(self, x):\n        return x.sin()\n\n    def h(self): ...\n"
-    text = f"import torch\n\n\n{unused}\n\n{used}"
-    shown = picture(captured(11, file=PACKAGE), more=(package(text),))
-    file = annotate(diagnosed(), shown, ROOT)[-1]
-    assert [line.number for line in file.lines if line.is_folded] == [1, 2, 3, 4, 5, 6, 7, 8]
-    page = render_page(diagnosed(), shown, root=ROOT)
-    assert "8 lines</label>" in page
-    assert "unused" in page

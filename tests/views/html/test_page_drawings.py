@@ -114,17 +114,6 @@ def test_node_shows_its_operation_and_origin(visit, tmp_path):
     expect(page.locator("#f0-L11")).to_be_in_viewport()
 
 
-def test_a_search_marks_the_nodes_and_leads_to_them(visit, tmp_path):
-    box = viewer(visit(written(tmp_path, *lowered())))
-    box.get_by_label("Find a node").fill("model.py:11")
-    expect(box.locator(".node.found")).to_have_count(1)
-    expect(box.locator(".side")).to_contain_text("1 node found")
-    box.locator(".side").get_by_role("button", name="sin").click()
-    expect(box.locator(".node.picked")).to_contain_text("sin")
-    box.get_by_label("Find a node").fill("no such node")
-    expect(box.locator(".node.found")).to_have_count(0)
-
-
 def test_a_large_graph_is_folded_by_module_and_unfolds(visit, tmp_path):
     nodes = chain(5000, per_block=50)
     box = viewer(visit(written(tmp_path, *large(nodes))))
@@ -153,6 +142,8 @@ def test_a_node_that_is_folded_is_found_and_shown(visit, tmp_path):
     box.locator(".side").get_by_role("button", name="op4321").click()
     expect(box.locator(".node.picked")).to_have_attribute("data-id", "n4321")
     expect(box.locator(".side")).to_contain_text("self.blocks[86]")
+    box.get_by_label("Find a node").fill("no such node")
+    expect(box.locator(".node.found")).to_have_count(0)
 
 
 def test_large_graph_without_modules_is_folded_into_runs(visit, tmp_path):
@@ -171,10 +162,11 @@ def test_large_graph_without_modules_is_folded_into_runs(visit, tmp_path):
     expect(box.get_by_role("button", name="Show all 20,000 nodes")).to_be_visible()
 
 
-def test_a_graph_of_which_the_log_holds_nothing_says_so(visit, tmp_path):
-    expect(viewer(visit(written(tmp_path, recording(), Picture())))).to_contain_text(
-        "no nodes and no code"
-    )
+def test_what_the_recording_lacks_is_said_in_place_of_a_drawing(visit, tmp_path):
+    page = visit(written(tmp_path, recording(), Picture()))
+    expect(viewer(page)).to_contain_text("no nodes and no code")
+    expect(page.locator("#lanes")).to_have_count(0)
+    expect(page.locator("#calls")).to_contain_text("no timing of the parts of a call")
 
 
 # Lines and graphs.
@@ -297,12 +289,6 @@ def test_a_backward_pass_outside_graphs_is_named(visit, tmp_path):
     expect(page.locator("#lanes .detail")).to_have_text(
         "steady call: backward pass, outside graphs, 60 µs, starting at 30 µs"
     )
-
-
-def test_a_recording_without_lanes_says_so(visit, tmp_path):
-    page = visit(written(tmp_path, *lowered()))
-    expect(page.locator("#lanes")).to_have_count(0)
-    expect(page.locator("#calls")).to_contain_text("no timing of the parts of a call")
 
 
 def test_operations_are_colored_by_kind_and_breaks_end(visit, reported):

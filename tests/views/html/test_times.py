@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import astuple
 from pathlib import Path
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.facts.picture import Phase, Picture
 from graphdoctor.views.html.page import compile_shares, phase_rows
+from tests.each import for_each
 from tests.factories import recording
 from tests.views.html.made import written
 
@@ -27,33 +29,31 @@ def phase(
     )
 
 
-def own(*phases: Phase) -> dict[str, float]:
-    return {row.name: row.own_us for row in phase_rows(phases)}
-
-
-def test_other_threads_phase_does_not_hide_the_next_container() -> None:
-    phases = (
-        phase("dynamo", 0, 100),
-        phase("compile_file", 10, 80, thread=1),
-        phase("backend", 20, 60, 1),
-    )
-    assert own(*phases) == {"dynamo": 40, "compile_file": 80, "backend": 60}
-
-
-def test_phases_of_other_threads_have_rows_of_their_own() -> None:
-    rows = phase_rows(
-        (phase("dynamo", 0, 100), phase("compile", 10, 80, 1), phase("compile", 20, 60, thread=1))
-    )
-    assert [(row.name, row.is_parallel, row.own_us) for row in rows] == [
-        ("compile", False, 80),
-        ("dynamo", False, 20),
-        ("compile", True, 60),
-    ]
-
-
-def test_a_phase_inside_one_of_the_same_name_counts_once() -> None:
-    rows = phase_rows((phase("compile", 0, 100), phase("compile", 20, 30, 1)))
-    assert [(row.count, row.total_us, row.own_us) for row in rows] == [(2, 100, 100)]
+@for_each(
+    "phases, rows",
+    [
+        (
+            (phase("dynamo", 0, 100), phase("file", 10, 80, thread=1), phase("backend", 20, 60, 1)),
+            [
+                ("backend", False, 1, 60, 60),
+                ("dynamo", False, 1, 100, 40),
+                ("file", True, 1, 80, 80),
+            ],
+        ),
+        (
+            (
+                phase("compile", 0, 100),
+                phase("compile", 20, 30, 1),
+                phase("compile", 20, 60, thread=1),
+            ),
+            [("compile", False, 2, 100, 100), ("compile", True, 1, 60, 60)],
+        ),
+    ],
+)
+def test_phases_of_a_name_are_added_up_by_thread(
+    phases: tuple[Phase, ...], rows: list[tuple[object, ...]]
+) -> None:
+    assert [astuple(row) for row in phase_rows(phases)] == rows
 
 
 @given(st.integers(0, 2**32 - 1))
