@@ -49,13 +49,21 @@ def bench_text(
         return _sentences(f"Eager mode {_ended(eager)}", _noisy(noise))
     if not others:
         return _sentences("Only eager mode was run", _noisy(noise))
-    best = next((variant for variant in others if variant.name == verdict.best), None)
-    waits = next((variant for variant in others if variant.name == verdict.waits), None)
+    by_name = {variant.name: variant for variant in others}
+    best, waits = by_name.get(verdict.best), by_name.get(verdict.waits or "")
+    answer = [] if best else _none_faster(others, verdict)
+    if best is not None:
+        fastest = f"{best.name} is fastest: {_with_interval(best)} over eager{_which_rounds(best)}"
+        answer = [f"{fastest}, {pays_off(best, eager)}"]
+        if verdict.alike:
+            answer.append(f"No clear difference to {listed(verdict.alike)}")
+        if has_results and not best.correct:
+            reason = f": {shortened(best.reason, _REASON)}" if best.reason else ""
+            answer.append(f"Whether the results of {best.name} are right is unknown{reason}")
     is_unclear = best is None and _is_unclear(_timed(others))
     return _sentences(
-        *(_fastest(best, eager, verdict.alike) if best else _none_faster(others, verdict)),
-        _doubt(best) if best is not None and has_results and not best.correct else "",
-        _waiting(waits, eager) if waits is not None else "",
+        *answer,
+        "" if waits is None else _waiting(waits, eager),
         *_trouble(others),
         "" if is_unclear else _noisy(noise),
     )
@@ -76,20 +84,21 @@ def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
     else it stands below.
     """
     is_any_right = any(variant.status == "ok" for variant in others)
-    wrong = listed([_with_ratio(variant) for variant in _by_speed(others, "wrong")])
-    failed = [
-        variant
-        for variant in others
-        if variant.status == "failed" or (variant.status == "skipped" and not is_any_right)
-    ]
-    why = [
-        f"{variant.name} {_ended(variant)}" for variant in failed[:_MAX_NAMED] if not is_any_right
-    ]
-    named = listed([variant.name for variant in failed[len(why) :]])
+    ratios = (
+        f"{variant.name} ({factor_text(variant.speedup.ratio)})"
+        if variant.speedup
+        else variant.name
+        for variant in _by_speed(others, "wrong")
+    )
+    wrong = listed(list(ratios))
+    ended = ("failed",) if is_any_right else ("failed", "skipped")
+    failed = [variant for variant in others if variant.status in ended]
+    explained = [] if is_any_right else failed[:_MAX_NAMED]
+    named = listed([variant.name for variant in failed[len(explained) :]])
     return (
         wrong and f"Wrong results: {wrong}",
-        *why,
-        named and f"{'Also failed' if why else 'Failed'}: {named}",
+        *(f"{variant.name} {_ended(variant)}" for variant in explained),
+        named and f"{'Also failed' if explained else 'Failed'}: {named}",
     )
 
 
@@ -109,11 +118,6 @@ def _ended(variant: Variant) -> str:
     return f"{ended}: {shortened(variant.reason, _REASON)}" if variant.reason else ended
 
 
-def _with_ratio(variant: Variant) -> str:
-    ratio = f" ({factor_text(variant.speedup.ratio)})" if variant.speedup else ""
-    return f"{variant.name}{ratio}"
-
-
 def _with_interval(variant: Variant) -> str:
     speedup = variant.speedup
     if speedup is None:
@@ -129,47 +133,35 @@ def _is_unclear(timed: Sequence[Variant]) -> bool:
     )
 
 
-def _doubt(variant: Variant) -> str:
-    reason = f": {shortened(variant.reason, _REASON)}" if variant.reason else ""
-    return f"Whether the results of {variant.name} are right is unknown{reason}"
-
-
-def _fastest(best: Variant, eager: Variant, alike: Sequence[str]) -> tuple[str, ...]:
-    return (
-        f"{best.name} is fastest: {_with_interval(best)} over eager{_which_rounds(best)}, "
-        f"{pays_off(best, eager)}",
-        f"No clear difference to {listed(alike)}" if alike else "",
-    )
-
-
 def _which_rounds(variant: Variant) -> str:
     is_of_best = variant.speedup is not None and variant.speedup.is_of_best
     return " in the best rounds" if is_of_best else ""
 
 
-def _none_faster(others: Sequence[Variant], verdict: BenchVerdict) -> tuple[str, ...]:
-    right, timed = _by_speed(others, "ok"), _timed(others)
+def _none_faster(others: Sequence[Variant], verdict: BenchVerdict) -> list[str]:
+    right, timed = [variant for variant in others if variant.status == "ok"], _timed(others)
     if not right:
-        return ("No variant ran with right results",)
+        return ["No variant ran with right results"]
     if not timed:
-        names = listed([variant.name for variant in others if variant.status == "ok"])
-        return (f"{names} ran, but couldn't be timed",)
+        return [f"{listed([variant.name for variant in right])} ran, but couldn't be timed"]
     if _is_unclear(timed):
-        names = listed([variant.name for variant in timed])
-        text = f"Too noisy to say whether {names} {'is' if len(timed) == 1 else 'are'} faster than eager"
+        names, verb = (
+            listed([variant.name for variant in timed]),
+            "is" if len(timed) == 1 else "are",
+        )
+        text = f"Too noisy to say whether {names} {verb} faster than eager"
     else:
-        shown = ", ".join(map(_beside_eager, timed[:_MAX_NAMED]))
-        text = f"No variant is measurably faster than eager{_which_rounds(timed[0])}: {shown}"
+        shown = []
+        for variant in timed[:_MAX_NAMED]:
+            is_known = not _is_unclear([variant])
+            at = f" is at {_with_interval(variant)}" if is_known else f": {TOO_NOISY}"
+            nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
+            shown.append(f"{variant.name}{at}{nothing}")
+        rounds = _which_rounds(timed[0])
+        text = f"No variant is measurably faster than eager{rounds}: {', '.join(shown)}"
     if verdict.held_back is None:
-        return (text,)
-    return text, f"What holds {timed[0].name} back: {verdict.held_back.message}"
-
-
-def _beside_eager(variant: Variant) -> str:
-    nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
-    if variant.speedup is not None and is_too_noisy(variant.speedup, variant.judgement):
-        return f"{variant.name}: {TOO_NOISY}{nothing}"
-    return f"{variant.name} is at {_with_interval(variant)}{nothing}"
+        return [text]
+    return [text, f"What holds {timed[0].name} back: {verdict.held_back.message}"]
 
 
 def _waiting(variant: Variant, eager: Variant) -> str:

@@ -15,7 +15,7 @@ from graphdoctor.facts.check import CheckReport, DiagnosisComparison
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import ExportReport
-from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices, TriedPatch
+from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.survey import SurveyReport
@@ -28,38 +28,51 @@ def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
 
     Of a script or a log, which only a person can change: the page of what was found.
     """
-    recording = diagnosis.recording
-    if recording.is_partial or command_line(recording.target, "fix") is None:
+    recording, target = diagnosis.recording, diagnosis.recording.target
+    if recording.is_partial or command_line(target, "fix") is None:
         return explained(finding.code for finding in diagnosis.findings)
-    if (treatment := recording.treatment) is not None:
-        return _after_fix(
-            treatment, recording.target, is_written=is_written or treatment.is_written
-        )
-    return command_line(recording.target, "fix" if _is_broken(diagnosis.findings) else "bench")
+    treatment = recording.treatment
+    if treatment is None:
+        return command_line(target, "fix" if _is_broken(diagnosis.findings) else "bench")
+    is_written = is_written or treatment.is_written
+    if (patch := treatment.patch) is not None:
+        # Write what holds, unless nobody knows where it was read; else measure it, or try fixes in
+        # its place.
+        if patch.verdict not in WORKING:
+            return command_line(target, "fix")
+        line = command_line(target, "try", *_timing(treatment.choices), "--apply")
+        if is_written or patch.name == "-" or line is None:
+            return command_line(target, "bench")
+        return line.replace("graphdoctor try ", f"graphdoctor try {shlex.quote(patch.name)} ", 1)
+    if (command := write_command(treatment, target)) is not None and not is_written:
+        return command
+    if treatment.is_interrupted:
+        return command_line(target, "fix", *_choices(treatment))
+    has_unsafe = any(fix.untried_cause == "unsafe" for fix in treatment.tried)
+    if has_unsafe and treatment.after is None:
+        return command_line(target, "fix", *_choices(treatment), "--unsafe-fixes")
+    return command_line(target, "bench")
 
 
 def after_bench(report: BenchReport) -> str | None:
     """Of a bench: measure what may be faster, cure what holds it back, keep what is fast, or see
     why nothing is.
     """
-    target, best, others = _as_asked(report.target), report.verdict.best, report.variants[1:]
-    if best is None:
+    target, verdict, others = _as_asked(report.target), report.verdict, report.variants[1:]
+    findings = [finding for variant in others for finding in variant.findings]
+    if verdict.best is None:
         return command_line(target, "explain")
-    if report.verdict.untried is not None:
-        return command_line(target, "bench", "--variant", report.verdict.untried)
-    if _is_broken(finding for variant in others for finding in variant.findings):
+    if verdict.untried is not None:
+        return command_line(target, "bench", "--variant", verdict.untried)
+    if _is_broken(findings):
         return command_line(target, "fix")
-    if best != EAGER:
+    if verdict.best != EAGER:
         return kept(target)
     # Whoever asked why, and nothing else, has been through the rest.
-    reasons = [
-        finding.code
-        for variant in others
-        for finding in variant.findings
-        if report.measured == ("causes",)
-    ]
+    if report.measured == ("causes",) and (page := explained(finding.code for finding in findings)):
+        return page
     is_slower = all(variant.judgement == "slower" for variant in others if variant.status == "ok")
-    return explained(reasons) or command_line(target, "cure" if is_slower else "profile")
+    return command_line(target, "cure" if is_slower else "profile")
 
 
 def after_profile(report: ProfileReport) -> str | None:
@@ -90,9 +103,8 @@ def after_comparison(comparison: DiagnosisComparison) -> str | None:
 
 def after_check(report: CheckReport) -> str | None:
     """Of a check: the run of the first target that failed it."""
-    return next(
-        (_explain(target.target) for target in report.targets if target.state != "passed"), None
-    )
+    failed = (target.target for target in report.targets if target.state != "passed")
+    return next(map(_explain, failed), None)
 
 
 def after_survey_comparison(comparison: SurveyComparison) -> str | None:
@@ -102,11 +114,10 @@ def after_survey_comparison(comparison: SurveyComparison) -> str | None:
     What a library brings has no name for either.
     """
     pieces = [piece for piece in comparison.pieces if piece.after.library is None]
-    wrong = sorted(
-        (piece for piece in pieces if piece.worse), key=lambda piece: piece.verdict != "failing"
-    )
-    if wrong:
-        return _explain(wrong[0].after.target)
+    worse = [piece for piece in pieces if piece.worse]
+    worst = min(worse, key=lambda piece: piece.verdict != "failing", default=None)
+    if worst is not None:
+        return _explain(worst.after.target)
     return command_line(TargetInfo(text=pieces[0].after.target), "bench") if pieces else None
 
 
@@ -119,10 +130,9 @@ def after_survey(report: SurveyReport) -> str | None:
     worst = failed or max(
         rows, key=lambda row: (row.skipped_frames or 0, row.break_sites or 0), default=None
     )
-    is_bad = worst is not None and (
-        worst.error is not None or worst.skipped_frames or worst.break_sites
-    )
-    return _explain(worst.target) if worst is not None and is_bad else None
+    if worst is None or (failed is None and not worst.skipped_frames and not worst.break_sites):
+        return None
+    return _explain(worst.target)
 
 
 def _explain(target: str) -> str | None:
@@ -145,10 +155,9 @@ def kept(target: TargetInfo) -> str | None:
     """The gate that holds a program without graph breaks to that; the options of its run stand in a
     file.
     """
-    alone = command_line(TargetInfo(text=target.text), "check", "--max-breaks", "0")
-    return (
-        alone if command_line(target, "check", "--max-breaks", "0") == alone else "graphdoctor init"
-    )
+    gate = ("check", "--max-breaks", "0")
+    alone = command_line(TargetInfo(text=target.text), *gate)
+    return alone if command_line(target, *gate) == alone else "graphdoctor init"
 
 
 def guards_command(target: TargetInfo) -> str:
@@ -167,43 +176,12 @@ def _is_broken(findings: Iterable[Finding]) -> bool:
     return any(finding.is_treatable and not finding.code.startswith("GD4") for finding in findings)
 
 
-def _after_fix(treatment: Treatment, target: TargetInfo, *, is_written: bool) -> str | None:
-    if treatment.patch is not None:
-        return _after_patch(
-            treatment.patch, target, _timing(treatment.choices), is_written=is_written
-        )
-    if (command := write_command(treatment, target)) is not None and not is_written:
-        return command
-    if treatment.is_interrupted:
-        return command_line(target, "fix", *_choices(treatment))
-    if any(fix.untried_cause == "unsafe" for fix in treatment.tried) and treatment.after is None:
-        return command_line(target, "fix", *_choices(treatment), "--unsafe-fixes")
-    return command_line(target, "bench")
-
-
-def _after_patch(
-    patch: TriedPatch, target: TargetInfo, timing: list[str], *, is_written: bool
-) -> str | None:
-    """Write what holds, unless nobody knows where it was read; else measure it, or try fixes in its
-    place.
-    """
-    if patch.verdict not in WORKING:
-        return command_line(target, "fix")
-    line = command_line(target, "try", *timing, "--apply")
-    if is_written or patch.name == "-" or line is None:
-        return command_line(target, "bench")
-    return line.replace("graphdoctor try ", f"graphdoctor try {shlex.quote(patch.name)} ", 1)
-
-
 def write_command(treatment: Treatment, target: TargetInfo) -> str | None:
     """The command that writes what holds; None if there is nothing to write, or the run was not one
     of a target.
     """
-    return (
-        command_line(target, "fix", *_choices(treatment), "--apply")
-        if written_count(treatment)
-        else None
-    )
+    command = command_line(target, "fix", *_choices(treatment), "--apply")
+    return command if written_count(treatment) else None
 
 
 def written_count(treatment: Treatment) -> int:
@@ -216,11 +194,8 @@ def _choices(treatment: Treatment) -> list[str]:
     """The options of ``fix`` that these fixes were tried with."""
     choices = treatment.choices
     if choices is None:
-        return (
-            ["--unsafe-fixes"]
-            if any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
-            else []
-        )
+        is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)
+        return ["--unsafe-fixes"] if is_unsafe else []
     flags = [flag for code in choices.select for flag in ("--select", code)]
     flags += [flag for code in choices.ignore for flag in ("--ignore", code)]
     flags += ["--own-code"] if choices.is_own_code_only else []
@@ -229,8 +204,5 @@ def _choices(treatment: Treatment) -> list[str]:
 
 
 def _timing(choices: TrialChoices | None) -> list[str]:
-    return (
-        []
-        if choices is None
-        else {"none": ["--no-timing"], "each": ["--timing", "each"]}.get(choices.timing, [])
-    )
+    flags = {"none": ["--no-timing"], "each": ["--timing", "each"]}
+    return [] if choices is None else flags.get(choices.timing, [])
