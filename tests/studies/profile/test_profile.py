@@ -18,7 +18,7 @@ from graphdoctor.trace.logs import find_logs
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.views.formats import PROFILE, RenderOptions
-from graphdoctor.views.html.kernel_code import codes_of
+from graphdoctor.views.html.profile import codes_of
 from graphdoctor.views.profile_words import kernel_name
 from tests.conftest import clean_environment, run_script
 from tests.factories import diagnosed

@@ -12,8 +12,7 @@ from playwright.sync_api import expect
 from graphdoctor.facts.picture import Autotuned, GeneratedCode, Picture, SourceText
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.views.formats import PROFILE
-from graphdoctor.views.html.kernel_code import codes_of
-from graphdoctor.views.html.profile import flame
+from graphdoctor.views.html.profile import codes_of, flame
 from tests.each import for_each
 from tests.studies.profile.reports import FILE, PACKAGE_FILE, kernel, profiled, trained
 from tests.views.outputs import in_file, page_of, section_of, text_of
