@@ -7,13 +7,16 @@ no markup, no links, no mentions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from textwrap import indent
+from typing import TypeVar
 
 from graphdoctor.views import parts
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.wording import counted, join_texts
+
+_Part = TypeVar("_Part", bound=parts.Part)
 
 MAX_CHARACTERS = 60_000
 """GitHub rejects comments of more than 65,536; a workflow may add some text of its own."""
@@ -127,41 +130,38 @@ class _Writer:
             self._out.append(f"_{counted(self._left_out, 'more line')}, {_LEFT_OUT}_")
         return "\n\n".join(self._out) + "\n"
 
-    def add(self, text: str) -> bool:
-        """A paragraph or a block, if there is room."""
+    def add(self, text: str) -> None:
+        """Add a paragraph or a block, if there is room."""
         if len(text) + 2 > self._room:
             self._left_out += text.count("\n") + 1
-            return False
-        self._room -= len(text) + 2
-        self._out.append(text)
-        return True
+        else:
+            self._room -= len(text) + 2
+            self._out.append(text)
 
     def blocks(self, body: parts.Block | parts.Blocks) -> None:
-        for part in parts.blocks(body):
-            if part.show != "short":
-                self._part(part)
-
-    def _part(self, part: parts.Part) -> None:
-        match part:
-            case parts.Section():
-                self._section(part)
-            case parts.Drawing():
-                self.blocks(part.elsewhere)
-            case parts.Table(rows=rows) if rows:
-                self._table(part)
-            case parts.Cards(cards):
-                self._items([_card(card) for card in cards if card.show != "short"], "finding")
-            case parts.Rows():
-                self._items([_row(row) for row in part.rows if row.show != "short"], part.noun)
-            case _ if text := _block(part):
-                self.add(text)
+        """Add the parts that Markdown shows."""
+        for part in _shown(parts.blocks(body)):
+            match part:
+                case parts.Section():
+                    self._section(part)
+                case parts.Drawing():
+                    self.blocks(part.elsewhere)
+                case parts.Table(columns, rows) if rows:
+                    rules = ["---:" if column.is_number else "---" for column in columns]
+                    head = _cells(column.heading for column in columns)
+                    lines = [_cells(map(_cell, row)) for row in rows]
+                    self._items(lines, part.noun, f"{head}\n| {' | '.join(['---', *rules[1:]])} |")
+                case parts.Cards(cards):
+                    self._items([_card(card) for card in _shown(cards)], "finding")
+                case parts.Rows():
+                    self._items([_row(row) for row in _shown(part.rows)], part.noun)
+                case _ if text := _block(part):
+                    self.add(text)
 
     def _section(self, section: parts.Section) -> None:
-        title = inline(section.title)
+        opening, closing = f"{'#' * (self._level + 1)} {inline(section.title)}", ""
         if section.show == "long":
             opening, closing = f"<details><summary>{_html(section.title)}</summary>", "</details>"
-        else:
-            opening, closing = f"{'#' * (self._level + 1)} {title}", ""
         before, room = len(self._out), self._room
         self._room -= len(opening) + len(closing) + 4
         self._out.append(opening)
@@ -173,12 +173,6 @@ class _Writer:
             self._room = room
         elif closing:
             self._out.append(closing)
-
-    def _table(self, table: parts.Table) -> None:
-        head = "\n".join(
-            (_cells(column.heading for column in table.columns), _rules(table.columns))
-        )
-        self._items([_cells(map(_cell, row)) for row in table.rows], table.noun, head)
 
     def _items(self, items: Sequence[str], noun: str, head: str = "") -> None:
         """Lines that belong together, as many as there is room for."""
@@ -198,6 +192,10 @@ class _Writer:
             self.add(f"_{counted(left, f'more {noun}')}, {_LEFT_OUT}_")
 
 
+def _shown(body: Iterable[_Part]) -> Iterator[_Part]:
+    return (part for part in body if part.show != "short")
+
+
 def _cells(cells: Iterable[parts.Inline]) -> str:
     return f"| {' | '.join(inline(cell) for cell in cells)} |"
 
@@ -209,29 +207,23 @@ def _cell(cell: parts.Cell) -> parts.Inline:
     return (text, " (", cell.detail, ")") if cell.detail else text
 
 
-def _rules(columns: Sequence[parts.Column]) -> str:
-    rules = (
-        "---:" if number and column.is_number else "---" for number, column in enumerate(columns)
-    )
-    return f"| {' | '.join(rules)} |"
-
-
 def _row(row: parts.Row) -> str:
     """A labeled row as an item of a list; what belongs to it is indented."""
     label = row.label
     mark = parts.Span(label, "strong") if isinstance(label, str) and label else label
-    first, *rest = [
-        text for part in parts.blocks(row.body) if part.show != "short" and (text := _block(part))
-    ] or [""]
+    first, *rest = _texts(row.body) or [""]
     if first.startswith("```"):
         first, rest = "", [first, *rest]
     text = f"- {join_texts(' ', inline(mark), first)}"
     for more in rest:
         is_line = "\n" not in more and not more.startswith("- ")
-        text += ("  \n" if is_line else "\n\n" if more.startswith("```") else "\n") + indent(
-            more, "  "
-        )
+        break_ = "  \n" if is_line else "\n\n" if more.startswith("```") else "\n"
+        text += break_ + indent(more, "  ")
     return text
+
+
+def _texts(body: parts.Block | parts.Blocks) -> list[str]:
+    return list(filter(None, map(_block, _shown(parts.blocks(body)))))
 
 
 def _block(part: parts.Part) -> str:
@@ -246,15 +238,15 @@ def _block(part: parts.Part) -> str:
         case parts.Diff(text):
             return fenced(text.rstrip(), "diff")
         case parts.Figures(figures):
-            notes = (f" ({plain(figure.note)})" if figure.note else "" for figure in figures)
-            shown = zip(figures, notes, strict=True)
             return " · ".join(
-                f"{plain(figure.label)} **{plain(figure.value)}**{note}" for figure, note in shown
+                f"{plain(figure.label)} **{plain(figure.value)}**"
+                f"{f' ({plain(figure.note)})' if figure.note else ''}"
+                for figure in figures
             )
         case parts.Card():
             return _card(part)
         case parts.Rows(rows):
-            return "\n".join(_row(row) for row in rows if row.show != "short")
+            return "\n".join(map(_row, _shown(rows)))
         case _:
             return ""
 
@@ -265,24 +257,18 @@ def _card(card: parts.Card) -> str:
         for heading in card.headings
     ]
     where = f"  {code(card.place.shown)} in {code(card.function)}"
-    body = [
-        text for part in parts.blocks(card.parts) if part.show != "short" and (text := _block(part))
-    ]
-    return "  \n".join([*rows, where]) + "".join("\n" + indent(text, "  ") for text in body)
+    body = (f"\n{indent(text, '  ')}" for text in _texts(card.parts))
+    return "  \n".join([*rows, where]) + "".join(body)
 
 
 def _html(text: parts.Inline) -> str:
     """A line for a ``<summary>``, in which Markdown isn't read."""
-    return "".join(
-        _spaced(
-            shown,
-            html_code(shown)
-            if isinstance(piece, parts.Span) and piece.mark == "code"
-            else html_text(shown),
-        )
-        for piece in parts.spans(text)
-        for shown in (parts.plain_text(piece),)
-    ).strip()
+    made = ""
+    for piece in parts.spans(text):
+        is_code = isinstance(piece, parts.Span) and piece.mark == "code"
+        shown = parts.plain_text(piece)
+        made += _spaced(shown, html_code(shown) if is_code else html_text(shown))
+    return made.strip()
 
 
 def _spaced(text: str, made: str) -> str:
