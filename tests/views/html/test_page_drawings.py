@@ -54,8 +54,9 @@ def folded_count(box: Locator) -> int:
 # Graphs.
 
 
-def test_stages_stand_in_the_order_in_which_torch_makes_them(visit, tmp_path):
-    flow = viewer(visit(written(tmp_path, *lowered()))).get_by_role("group", name="Stage")
+def test_stages_stand_in_torchs_order_each_with_its_own_nodes(visit, tmp_path):
+    box = viewer(visit(written(tmp_path, *lowered())))
+    flow = box.get_by_role("group", name="Stage")
     assert " ".join(flow.inner_text().split()) == (
         "Dynamo captured graph → AOTAutograd joint graph forward backward"
         " → Inductor post-grad (forward) post-grad (backward) code (forward)"
@@ -63,10 +64,6 @@ def test_stages_stand_in_the_order_in_which_torch_makes_them(visit, tmp_path):
     expect(flow.get_by_role("button", name="captured graph")).to_have_attribute(
         "aria-pressed", "true"
     )
-
-
-def test_each_stage_has_its_own_nodes_code_and_operations(visit, tmp_path):
-    box = viewer(visit(written(tmp_path, *lowered())))
     expect(box.locator("svg[role=group]")).to_contain_text("f32[4, 8]")
     press(box, "backward")
     expect(box.locator("svg[role=group]")).to_have_attribute(
@@ -114,7 +111,7 @@ def test_node_shows_its_operation_and_origin(visit, tmp_path):
     expect(page.locator("#f0-L11")).to_be_in_viewport()
 
 
-def test_a_large_graph_is_folded_by_module_and_unfolds(visit, tmp_path):
+def test_large_graph_is_folded_by_module_unfolds_and_is_searched(visit, tmp_path):
     nodes = chain(5000, per_block=50)
     box = viewer(visit(written(tmp_path, *large(nodes))))
     drawn = box.locator(".node").count()
@@ -132,10 +129,6 @@ def test_a_large_graph_is_folded_by_module_and_unfolds(visit, tmp_path):
     box.get_by_role("button", name="Reset folding").click()
     expect(box.locator(".node")).to_have_count(drawn)
     assert folded_count(box) == before
-
-
-def test_a_node_that_is_folded_is_found_and_shown(visit, tmp_path):
-    box = viewer(visit(written(tmp_path, *large(chain(5000, per_block=50)))))
     box.get_by_label("Find a node").fill("op4321")
     expect(box.locator(".side")).to_contain_text("1 node found")
     expect(box.locator(".node.folded.found")).to_have_count(1)
@@ -192,7 +185,7 @@ def two_files() -> tuple[Any, Picture]:
     return facts, Picture(files=files, graphs=(stage_graph(nodes), second))
 
 
-def test_graph_highlights_its_lines_in_every_file(visit, tmp_path):
+def test_graph_highlights_its_lines_and_a_line_its_operations(visit, tmp_path):
     page = visit(written(tmp_path, *two_files()))
     lit = page.locator("#source tr.lit td.c")
     chips = page.locator("#source .chips .chip")
@@ -205,10 +198,6 @@ def test_graph_highlights_its_lines_in_every_file(visit, tmp_path):
     expect(lit).to_have_count(0)
     chips.nth(1).focus()
     assert [text.strip() for text in lit.all_inner_texts()] == ["return x * self.scale"]
-
-
-def test_a_line_leads_to_its_operations(visit, tmp_path):
-    page = visit(written(tmp_path, *two_files()))
     page.locator("#source tr[data-g] td.c", has_text="return x.cos()").click()
     box = viewer(page)
     expect(box.locator(".node.found")).to_have_count(1)

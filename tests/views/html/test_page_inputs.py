@@ -6,14 +6,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from graphdoctor.facts.picture import Picture
 from tests.conftest import RECORDED_LOGS
-from tests.factories import FILE, entry, record, recording
 from tests.views.html.conftest import PROGRAM
 from tests.views.html.made import hostile, written
 
@@ -99,11 +96,3 @@ def test_files_that_changed_since_are_shown_as_they_were(
     assert "\n".join(shown) == PROGRAM.rstrip("\n")
     codes = page.locator("#findings .card h3 .code").all_inner_texts()
     assert sorted(codes) == sorted(found["code"] for found in reported.document["findings"])
-
-
-@pytest.mark.slow
-def test_a_log_without_source_shows_the_lines_that_it_names(visit, tmp_path):
-    page = visit(written(tmp_path, recording(breaks=(record(entry(12)),)), Picture()))
-    assert Path(FILE).name in page.locator("#f0 > summary").inner_text()
-    expect(page.locator("#f0 > summary")).to_contain_text("not recorded")
-    expect(page.locator("#f0-L12 td.c")).to_have_text('        print("x")')

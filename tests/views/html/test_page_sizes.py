@@ -45,15 +45,6 @@ def test_a_suggestion_is_copied_as_it_is_to_be_pasted(visit, tmp_path):
     assert "+++ b/model.py" in copied
 
 
-def test_compile_time_is_shared_among_the_parts_of_torch(visit, reported):
-    page = visit(reported.page)
-    widths = page.locator("#figures .share span").evaluate_all(
-        "all => all.map((one) => parseFloat(one.style.width))"
-    )
-    assert sum(widths) == pytest.approx(100, abs=0.1)
-    assert page.locator("#figures .keys .swatch").count() == len(widths)
-
-
 def test_lines_around_an_edit_are_indented_as_the_edited_ones(visit, tmp_path):
     page = visit(written(tmp_path, *with_edits()))
     starts = page.evaluate("""() => {

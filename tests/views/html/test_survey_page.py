@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import html
 import json
 import re
 from typing import Any
@@ -68,9 +67,10 @@ def test_each_row_holds_all_that_is_known_of_it():
 
 
 def test_rows_link_only_to_pages_below_the_named_folder():
-    assert 'href="./table-files/pieces/bert/default.html"' in page_of(
-        SURVEY, report(), pages="table-files"
-    )
+    page = page_of(SURVEY, report(), pages="table-files")
+    addresses = re.findall(r'(?:href|src)="([^"]*)"', page[page.index("<body") :])
+    assert "./table-files/pieces/bert/default.html" in addresses
+    assert all(address.startswith(("./table-files/", "#")) for address in addresses)
     assert "pieces/bert" not in page_of(SURVEY, report())
     assert page_address("pages/a b#c?.html", "my files") == "./my%20files/pages/a%20b%23c%3F.html"
     for outside in ("../x.html", "pages/../../x.html", "/etc/passwd"):
@@ -128,14 +128,6 @@ def test_shared_row_texts_are_held_once_and_limited():
     ]
     assert "Long texts of rows are cut" in text_of(page_of(SURVEY, of_rows(*others)))
     assert "Long texts of rows are cut" not in text_of(page_of(SURVEY, of_rows(*alike)))
-
-
-def test_no_address_leads_elsewhere():
-    page = page_of(SURVEY, report(), pages="files")
-    addresses = re.findall(r'(?:href|src)="([^"]*)"', page[page.index("<body") :])
-    assert addresses
-    assert all(address.startswith(("./files/", "#")) for address in addresses)
-    assert "default-src 'none'" in html.unescape(page)
 
 
 # In a browser.
