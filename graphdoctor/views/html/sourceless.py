@@ -16,13 +16,20 @@ _OF_PROGRAM = frozenset({"text", "diff", "statement", "traceback"})
 """Fields that hold the program's own lines, in any model."""
 _SENTENCES = frozenset({"message", "title", "conclusion", "fix"})
 """Fields written by graphdoctor that quote parts of lines between backticks."""
-_CODE_COMMENT = re.compile(r", code: .*$", re.MULTILINE)
-# ``torch/_guards.py`` and ``torch/_dynamo/guards.py``, 2.13: an expression, the line and its place;
-# then a stack.
-_GUARD_COMMENT = re.compile(r"  # .*(?=  # \S+:\d+ in )")
-_STACK_LINE = re.compile(
-    r'(^ *File "[^"\n]*", line \d+, in .*)\n(?! *File ").*(?:\n *[~^]+ *$)?', re.MULTILINE
+_QUOTED_LINES = (
+    (", code: ", re.compile(r", code: .*$", re.MULTILINE), ""),
+    # ``torch/_guards.py`` and ``torch/_dynamo/guards.py``, 2.13: an expression, the line and its
+    # place; then a stack.
+    ("  # ", re.compile(r"  # .*(?=  # \S+:\d+ in )"), ""),
+    (
+        'File "',
+        re.compile(
+            r'(^ *File "[^"\n]*", line \d+, in .*)\n(?! *File ").*(?:\n *[~^]+ *$)?', re.MULTILINE
+        ),
+        r"\1",
+    ),
 )
+"""Lines of code that torch quotes in its texts: a sign of them, the pattern, and what stays."""
 _QUOTED = re.compile(r"`([^`]*)`")
 _NAME = re.compile(r"[\w.]+(\[[^]]*\][\w.]*)*(\(\))?")
 
@@ -45,36 +52,27 @@ def _of_fact(model: _Fact) -> _Fact:
     for name, kind in field_types(type(model)).items():
         value = getattr(model, name)
         new = _without(name, value)
-        if new == "" and type(None) in get_args(kind):
-            new = None
         if new is not value:
-            changed[name] = new
+            changed[name] = None if new == "" and type(None) in get_args(kind) else new
     if isinstance(model, Fix) and model.kind == "code":
         changed |= {"snippet": None, "place": None}
     return model.replace(**changed) if changed else model
 
 
 def _without(name: str, value: object) -> object:
-    if isinstance(value, str):
-        if name in _OF_PROGRAM:
-            return ""
-        kept = _without_quoted_lines(value)
-        return _QUOTED.sub(_name_alone, kept) if name in _SENTENCES else kept
     if isinstance(value, Fact):
         return _of_fact(value)
     if isinstance(value, tuple) and any(isinstance(item, (Fact, str)) for item in value):
         return tuple(_without(name, item) for item in value)
-    return value
+    if not isinstance(value, str):
+        return value
+    if name in _OF_PROGRAM:
+        return ""
+    for sign, pattern, rest in _QUOTED_LINES:
+        if sign in value:
+            value = pattern.sub(rest, value)
+    return _QUOTED.sub(_name_alone, value) if name in _SENTENCES else value
 
 
 def _name_alone(quoted: re.Match[str]) -> str:
     return quoted[0] if _NAME.fullmatch(quoted[1]) else "`…`"
-
-
-def _without_quoted_lines(text: str) -> str:
-    """Torch's text without the lines of code it quotes."""
-    if ", code: " in text:
-        text = _CODE_COMMENT.sub("", text)
-    if "  # " in text:
-        text = _GUARD_COMMENT.sub("", text)
-    return _STACK_LINE.sub(r"\1", text) if 'File "' in text else text
