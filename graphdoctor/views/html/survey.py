@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyCause, SurveyReport, SurveyRow
+from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyReport, SurveyRow
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.html.plots import STYLES
 from graphdoctor.views.measures import seconds_text
@@ -52,55 +52,48 @@ def rows_drawing(report: SurveyReport, pages: str | None) -> Drawing:
         }
         for row in rows
     ]
+
+    def choices(values: Iterable[str | None]) -> list[tuple[str, str]]:
+        distinct = [value for value in dict.fromkeys(values) if value is not None]
+        return [(value, shortened(value, _MAX_CHOICE)) for value in distinct[:_MAX_CHOICES]]
+
+    statuses = {row.status for row in rows}
+    outcomes = [(name, words.STATUS_TEXTS[name]) for name in SURVEY_STATUSES if name in statuses]
+    outcomes += [("not-ok", "all but ok")] if len(outcomes) > 1 else []
+    codes = choices(sorted({cause.code for row in rows for cause in row.causes}))
+    # Key, label, what shows all, and each value with its text.
+    filters = (
+        ("status", "Status", "all", outcomes),
+        ("variant", "Variant", "all", choices(row.variant for row in rows)),
+        ("family", "Family", "all", choices(row.family for row in rows)),
+        ("code", "Finding", "any or none", [*codes, ("none", "none")] if codes else []),
+    )
     facts = {
         "columns": table.columns,
         "rows": list(zip(ids, values, addresses, table.rows, strict=True)),
         "has_pages": any(addresses),
         "hidden_rows": len(report.rows) - len(rows),
         "is_scarce": texts.is_scarce,
-        "filters": [choices for choices in _filters(rows) if len(choices[-1]) > 1],
+        "filters": [shown for shown in filters if len(shown[-1]) > 1],
         "marks": [mark for mark in _MARKS if any(getattr(row, f"is_{mark}") for row in rows)],
     }
     blobs = {"rows": {"texts": list(texts.numbers), "rows": details}}
-    styles = (*STYLES, "survey.css")
-    elsewhere = (words.row_table(report),)
+    styles, elsewhere = (*STYLES, "survey.css"), (words.row_table(report),)
     return Drawing("survey_rows.html.j2", facts, blobs, ("survey.js",), styles, elsewhere)
-
-
-def _filters(
-    rows: Sequence[SurveyRow],
-) -> Iterator[tuple[str, str, str, Sequence[tuple[str, str]]]]:
-    """Yield filters: key, label, what shows all, and each value with its text."""
-    statuses = {row.status for row in rows}
-    outcomes = [(name, words.STATUS_TEXTS[name]) for name in SURVEY_STATUSES if name in statuses]
-    others = [("not-ok", "all but ok")] if len(outcomes) > 1 else []
-    yield "status", "Status", "all", [*outcomes, *others]
-    yield "variant", "Variant", "all", _choices(row.variant for row in rows)
-    yield "family", "Family", "all", _choices(row.family for row in rows if row.family is not None)
-    codes = _choices(sorted({cause.code for row in rows for cause in row.causes}))
-    yield "code", "Finding", "any or none", [*codes, ("none", "none")] if codes else []
-
-
-def _choices(values: Iterable[str]) -> list[tuple[str, str]]:
-    distinct = list(dict.fromkeys(values))[:_MAX_CHOICES]
-    return [(value, shortened(value, _MAX_CHOICE)) for value in distinct]
 
 
 def row_ids(rows: Iterable[SurveyRow]) -> list[str]:
     """Return a different id for each row, the same whenever the survey is made again."""
     ids: dict[str, None] = {}
     for row in rows:
-        text = id = f"row-{_slug(row.name)}-{_slug(row.variant)}"
+        names = (re.sub(r"\W+", "-", name, flags=re.ASCII) for name in (row.name, row.variant))
+        text = id = "-".join(["row", *(name[:_MAX_ID].strip("-") for name in names)])
         number = 1
         while id in ids:
             number += 1
             id = f"{text}-{number}"
         ids[id] = None
     return list(ids)
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_]+", "-", text)[:_MAX_ID].strip("-")
 
 
 def page_address(report: str | None, pages: str | None) -> str | None:
@@ -148,26 +141,25 @@ class _Texts:
 
 def _details(row: SurveyRow) -> dict[str, Any]:
     more = len(row.causes) - _MAX_CAUSES
+    causes = []
+    for cause in row.causes[:_MAX_CAUSES]:
+        costs = words.cause_costs(cause)
+        text = join_texts(
+            ", ",
+            f"{cause.count:,} times" if cause.count > 1 else None,
+            f"costs {costs}" if costs else None,
+            None if cause.compile_s is None else f"{seconds_text(cause.compile_s)} of compiling",
+        )
+        causes.append({**vars(cause), "place": cause.location, "costs": text, "fingerprint": None})
     return {
         "error": None if row.is_passed else row.error or row.error_type,
         "traceback": row.traceback,
         "facts": list(_facts(row)),
-        "causes": [_cause(cause) for cause in row.causes[:_MAX_CAUSES]],
+        "causes": causes,
         "more": f"{counted(more, 'more finding')} in the JSON document." if more > 0 else None,
         "command": row.command,
         "gaps": row.gaps[:_MAX_GAPS],
     }
-
-
-def _cause(cause: SurveyCause) -> dict[str, Any]:
-    costs = words.cause_costs(cause)
-    text = join_texts(
-        ", ",
-        f"{cause.count:,} times" if cause.count > 1 else None,
-        f"costs {costs}" if costs else None,
-        None if cause.compile_s is None else f"{seconds_text(cause.compile_s)} of compiling",
-    )
-    return {**vars(cause), "place": cause.location, "costs": text, "fingerprint": None}
 
 
 def _facts(row: SurveyRow) -> Iterator[tuple[str, str]]:
