@@ -93,7 +93,7 @@ def _verdict(report: CheckReport) -> str:
 
 def _table(report: CheckReport) -> parts.Table:
     """A row for each target."""
-    rows = []
+    rows: list[parts.TableRow] = []
     for target in report.targets:
         by_name = {
             "worse": target.failing_worse,

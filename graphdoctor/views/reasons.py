@@ -48,23 +48,19 @@ def why_text(outcome: Outcome) -> str | None:
 def reason_text(reason: Reason) -> str:
     """Write a reason as a clause; one from elsewhere may lack the values that its words need."""
     try:
-        return _text(reason)
+        words = _WORDS[reason.kind]
+        if not isinstance(words, str):
+            return words(reason)
+        named = {}
+        if reason.difference is not None:
+            named["difference"] = difference_text(reason.difference)
+        if reason.times is not None:
+            named["times"] = _times_text(reason.times)
+        if "{parts}" in words:
+            named["parts"] = reasons_text(reason.parts) or ""
+        return words.format(*reason.values, *map(reason_text, reason.parts), **named)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         return " ".join(map(str, (reason.kind.replace("_", " "), *reason.values)))
-
-
-def _text(reason: Reason) -> str:
-    words = _WORDS[reason.kind]
-    if not isinstance(words, str):
-        return words(reason)
-    named = {}
-    if reason.difference is not None:
-        named["difference"] = difference_text(reason.difference)
-    if reason.times is not None:
-        named["times"] = _times_text(reason.times)
-    if "{parts}" in words:
-        named["parts"] = reasons_text(reason.parts) or ""
-    return words.format(*reason.values, *map(reason_text, reason.parts), **named)
 
 
 def left_text(left: LeftFinding) -> str:
@@ -80,11 +76,14 @@ def left_text(left: LeftFinding) -> str:
 
 def difference_text(difference: Difference) -> str:
     """Write a difference, such as ``gradient of x in call 1 differs by 0.3``."""
+    where, value, reference = difference.where, difference.value, difference.reference
     if difference.largest is not None:
-        return f"{difference.where} differs by {difference.largest:.3g}"
-    if difference.where == THE_CALL:
-        return f"{difference.where} {_raised(difference)}"
-    return f"{difference.where}: {detail_text(difference) or 'differs'}"
+        return f"{where} differs by {difference.largest:.3g}"
+    if where != THE_CALL:
+        return f"{where}: {detail_text(difference) or 'differs'}"
+    if value is None:
+        return f"{where} doesn't raise {reference}"
+    return f"{where} raises {value}{f' instead of {reference}' if reference else ''}"
 
 
 def detail_text(difference: Difference) -> str | None:
@@ -97,13 +96,6 @@ def detail_text(difference: Difference) -> str | None:
     if difference.value is None:
         return None if difference.is_finite else "NaN or infinity"
     return f"{difference.value} instead of {difference.reference}"
-
-
-def _raised(difference: Difference) -> str:
-    if difference.value is None:
-        return f"doesn't raise {difference.reference}"
-    instead = f" instead of {difference.reference}" if difference.reference else ""
-    return f"raises {difference.value}{instead}"
 
 
 def _times_text(times: PairedTime) -> str:
@@ -165,17 +157,6 @@ def _counts(words: str, *nouns: str) -> Callable[[Reason], str]:
     return text
 
 
-def _replayed(reason: Reason) -> str:
-    before, after, is_over = reason.values
-    limit = ", over the recompile limit" if is_over else ""
-    return f"replayed: {counted(cast('int', before), 'compile')} → {after}{limit}"
-
-
-def _zero_gradients(reason: Reason) -> str:
-    names = [str(value).partition("gradient of ")[2] for value in reason.values]
-    return f"{listed(names)} get a gradient of 0 where they had none"
-
-
 _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "message": "{}",
     "and": "{}, and {}",
@@ -187,7 +168,10 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "gone_but": "the finding is gone, but {}",
     "no_helping_fix": "with it, {}, and no fix that was tried helps",
     "declined": "no edit: {}",
-    "replayed": _replayed,
+    "replayed": lambda reason: (
+        f"replayed: {_change('compile')(reason)}"
+        f"{', over the recompile limit' if reason.values[2] else ''}"
+    ),
     "differs": "{difference}",
     "differs_on": "{difference} when {0}",
     "may_be_rounding": "{difference}, which may be rounding",
@@ -204,7 +188,10 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
         f"torch.compile changes {_kinds(reason.values)} even without the fix "
         f"({difference_text(cast('Difference', reason.difference))})"
     ),
-    "zero_gradients": _zero_gradients,
+    "zero_gradients": lambda reason: (
+        f"{listed([str(value).removeprefix('gradient of ') for value in reason.values])} get a gradient of 0 "
+        "where they had none"
+    ),
     "drops_lines": _dropped,
     "not_kept": "{} isn't kept",
     "exceptions": _exceptions,

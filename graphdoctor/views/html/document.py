@@ -78,8 +78,9 @@ def environment() -> Environment:
 
     def made_printable(value: object) -> object:
         # Markup is already made from printable text.
-        is_plain = isinstance(value, str) and not isinstance(value, Markup)
-        return printable_lines(value) if is_plain else value
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return printable_lines(value)
+        return value
 
     templates = Environment(
         loader=PackageLoader("graphdoctor.views.html"),

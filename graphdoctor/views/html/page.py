@@ -86,8 +86,9 @@ class Page:
         self, name: str, blobs: Mapping[str, object] | None = None, /, **facts: object
     ) -> parts.Drawing:
         def anchor(file: str | None, line: int | None) -> str | None:
-            is_line = file is not None and line is not None
-            return self.links.get((relative(file, self._root), line)) if is_line else None
+            if file is None or line is None:
+                return None
+            return self.links.get((relative(file, self._root), line))
 
         def hue(compile_id: str) -> int:
             # All compiles of a frame have one color.
@@ -248,21 +249,18 @@ class Page:
         )
 
     def _guards(self, sets: Sequence[GuardSet]) -> parts.Drawing:
-        detailed = [
-            {
-                "id": guard_set.compile_id,
-                "count": guard_set.guard_count,
-                "parts": parts_of(guard_set),
-            }
-            for guard_set in sets
-            if guard_set.compile_id in self._detailed
+        detailed = [guard_set for guard_set in sets if guard_set.compile_id in self._detailed]
+        trees = [parts_of(guard_set) for guard_set in detailed]
+        blob = [
+            {"id": guard_set.compile_id, "count": guard_set.guard_count, "parts": tree}
+            for guard_set, tree in zip(detailed, trees, strict=True)
         ]
         return self._drawing(
             "guards",
-            {"guards": detailed},
+            {"guards": blob},
             guards=self._diagnosis.recording.guards,
             guard_sets=self._rows(sets),
-            guard_lines=len(detailed[0]["parts"]) if detailed else 0,
+            guard_lines=len(trees[0]) if trees else 0,
         )
 
     def _graph_list(self) -> parts.Drawing:

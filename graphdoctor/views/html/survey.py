@@ -58,7 +58,8 @@ def rows_drawing(report: SurveyReport, pages: str | None) -> Drawing:
         return [(value, shortened(value, _MAX_CHOICE)) for value in distinct[:_MAX_CHOICES]]
 
     statuses = {row.status for row in rows}
-    outcomes = [(name, words.STATUS_TEXTS[name]) for name in SURVEY_STATUSES if name in statuses]
+    names = [name for name in SURVEY_STATUSES if name in statuses]
+    outcomes: list[tuple[str, str]] = [(name, words.STATUS_TEXTS[name]) for name in names]
     outcomes += [("not-ok", "all but ok")] if len(outcomes) > 1 else []
     codes = choices(sorted({cause.code for row in rows for cause in row.causes}))
     # Key, label, what shows all, and each value with its text.

@@ -25,11 +25,6 @@ class Term:
     text: str
 
     @property
-    def pattern(self) -> str:
-        """Its forms as whole words."""
-        return rf"(?<![\w./:])(?:{self.forms})(?![\w/])"
-
-    @property
     def key(self) -> str:
         """Its name as a part of an id."""
         return self.name.replace(" ", "-")
@@ -38,9 +33,13 @@ class Term:
 _FILE = files("graphdoctor.views.html") / "assets" / "terms.toml"
 TERMS = tuple(Term(**term) for term in tomllib.loads(_FILE.read_text(encoding="utf-8"))["terms"])
 ANY = re.compile(
-    "|".join(rf"(?P<t{number}>{term.pattern})" for number, term in enumerate(TERMS)), re.IGNORECASE
+    "|".join(
+        rf"(?P<t{number}>(?<![\w./:])(?:{term.forms})(?![\w/]))"
+        for number, term in enumerate(TERMS)
+    ),
+    re.IGNORECASE,
 )
-"""Every form of every term; the name of a group ends with the number of its term."""
+"""Every form of every term as whole words; the name of a group ends with the number of its term."""
 _TAG = re.compile(r"<(/?)([a-zA-Z][\w-]*)([^>]*)>")
 _VOID = {"br", "col", "hr", "img", "input", "link", "meta"}
 _LEFT_OUT = {
