@@ -393,8 +393,8 @@ def has_content(body: Blocks) -> bool:
                 continue
             case Section(parts=inner):
                 is_shown = has_content(inner)
-            case Rows(rows) | Cards(rows) | Table(rows=rows):
-                is_shown = bool(rows)
+            case Rows(items) | Cards(items) | Table(rows=items) | Figures(items):
+                is_shown = bool(items)
             case _:
                 is_shown = True
         if is_shown:
