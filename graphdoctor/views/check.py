@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.views import parts, words
+from graphdoctor.views import words
 from graphdoctor.views.annotations import (
     baseline_notes,
     budget_texts,
@@ -21,11 +21,26 @@ from graphdoctor.views.annotations import (
 )
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_check
+from graphdoctor.views.parts import (
+    Block,
+    Cell,
+    Inline,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    TableRow,
+    Tone,
+    Verdict,
+    View,
+)
 from graphdoctor.wording import counted, join_texts, times
 
-_TONES: dict[str, parts.Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
+_TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20
-_UPDATE = parts.Span("graphdoctor baseline --update", "code")
+_UPDATE = Span("graphdoctor baseline --update", "code")
 _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
     ("break sites", "max-breaks", lambda target: str(target.break_sites)),
     ("recompiles", "max-recompiles", lambda target: str(target.recompiles)),
@@ -34,10 +49,10 @@ _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
 )
 
 
-def check_view(report: CheckReport) -> parts.View:
+def check_view(report: CheckReport) -> View:
     """The report as a tree."""
     baseline = () if report.baseline is None else (f"baseline {report.baseline}",)
-    return parts.View(
+    return View(
         ("check", *baseline),
         "check",
         tuple(_parts(report)),
@@ -46,10 +61,10 @@ def check_view(report: CheckReport) -> parts.View:
     )
 
 
-def _parts(report: CheckReport) -> Iterator[parts.Block]:
+def _parts(report: CheckReport) -> Iterator[Block]:
     states = {target.state for target in report.targets}
     ruled = f", judged with {' and '.join(report.variables)}" if report.variables else ""
-    yield parts.Verdict(
+    yield Verdict(
         f"{_verdict(report)}{ruled}.", "good" if states == {"passed"} else "bad" if states else None
     )
     yield _table(report)
@@ -59,22 +74,18 @@ def _parts(report: CheckReport) -> Iterator[parts.Block]:
     for target in report.targets:
         yield from _findings(target)
     unused = (
-        parts.Row(
-            "unused", parts.Note((parts.Span(f"{place} "), parts.Span(what, "code"), f" {said}"))
-        )
+        Row("unused", Note((Span(f"{place} "), Span(what, "code"), f" {said}")))
         for place, what, said in map(unused_texts, report.unused_ignores)
     )
-    yield parts.Section("Unused ignores", parts.Rows(unused, "entry", _MOST_ROWS))
-    reached = parts.Note("These targets don't reach any of the given files.", "dim")
-    yield parts.Section(
-        "Skipped", (*map(parts.Span, report.skipped), reached) if report.skipped else ()
-    )
-    yield parts.Section("Notes", (parts.Span(note) for note in report.notes))
+    yield Section("Unused ignores", Rows(unused, "entry", _MOST_ROWS))
+    reached = Note("These targets don't reach any of the given files.", "dim")
+    yield Section("Skipped", (*map(Span, report.skipped), reached) if report.skipped else ())
+    yield Section("Notes", (Span(note) for note in report.notes))
     if any(target.fixed for target in report.targets if not target.is_other_torch):
-        yield parts.Note((_UPDATE, " removes the fixed findings."), "dim")
+        yield Note((_UPDATE, " removes the fixed findings."), "dim")
     if report.baseline is None and any(target.failing for target in report.targets):
         accepts = " accepts the current findings, so that only new ones fail."
-        yield parts.Note((parts.Span("graphdoctor baseline", "code"), accepts), "dim")
+        yield Note((Span("graphdoctor baseline", "code"), accepts), "dim")
 
 
 def _verdict(report: CheckReport) -> str:
@@ -91,9 +102,9 @@ def _verdict(report: CheckReport) -> str:
     return ", ".join([f"{subject} {outcome}", *(f"{number} {outcome}" for number, outcome in rest)])
 
 
-def _table(report: CheckReport) -> parts.Table:
+def _table(report: CheckReport) -> Table:
     """A row for each target."""
-    rows: list[parts.TableRow] = []
+    rows: list[TableRow] = []
     for target in report.targets:
         by_name = {
             "worse": target.failing_worse,
@@ -105,92 +116,85 @@ def _table(report: CheckReport) -> parts.Table:
         # What is known of another torch excuses nothing silently.
         if target.is_other_torch and "known" in also:
             also["known"] += f" under torch {target.baseline_torch}"
-        new = parts.Cell(words.UNKNOWN)
+        new = Cell(words.UNKNOWN)
         if target.state != "crashed":
             below = len(target.new) - len(target.failing)
             why = "allowed" if target.fail_on == "never" else f"below {target.fail_on}"
             failing = str(len(target.failing))
-            tone: parts.Tone | None = "bad" if target.failing else None
-            new = parts.Cell(failing, f"{below} {why}" if below else "", tone)
+            tone: Tone | None = "bad" if target.failing else None
+            new = Cell(failing, f"{below} {why}" if below else "", tone)
         missed = {budget.name: budget for budget in target.budgets if not budget.is_kept}
         measured = []
         for _, name, shown in _MEASURED:
-            cell = parts.Cell(words.UNKNOWN)
+            cell = Cell(words.UNKNOWN)
             if name in missed:
-                cell = parts.Cell(*budget_texts(missed[name]), "bad")
+                cell = Cell(*budget_texts(missed[name]), "bad")
             elif target.diagnosis is not None:
-                cell = parts.Cell(shown(target.diagnosis.summary))
+                cell = Cell(shown(target.diagnosis.summary))
             measured.append(cell)
-        state = parts.Cell(target.state, tone=_TONES[target.state])
-        rows.append(
-            (parts.Span(target.name, "code"), state, new, *measured, ", ".join(also.values()))
-        )
+        state = Cell(target.state, tone=_TONES[target.state])
+        rows.append((Span(target.name, "code"), state, new, *measured, ", ".join(also.values())))
     headings = ("#target", "state", "#new", *(f"#{name}" for name, *_ in _MEASURED), "also")
-    return parts.Table(headings, rows, "target", label="Targets")
+    return Table(headings, rows, "target", label="Targets")
 
 
-def _about(target: TargetCheck, *, has_baseline: bool) -> parts.Section:
-    rows = [
-        parts.Row(label, parts.Note(parts.Span(error), "bad"))
-        for label, error in ended_texts(target)
-    ]
+def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
+    rows = [Row(label, Note(Span(error), "bad")) for label, error in ended_texts(target)]
     if target.hint:
-        rows.append(parts.Row("hint", parts.Span(target.hint)))
+        rows.append(Row("hint", Span(target.hint)))
     if target.is_other_torch and target.diagnosis is not None:
         running = target.diagnosis.recording.environment.torch
-        said: parts.Inline = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
+        said: Inline = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
         if target.new or target.fixed:
             can = ", so new and fixed findings may come from the upgrade. "
             said = (said, can, _UPDATE, " adds this version to the baseline")
-        rows.append(parts.Row("torch", parts.Note(said)))
+        rows.append(Row("torch", Note(said)))
     elif has_baseline and target.baseline_torch is None and target.failing:
-        rows.append(
-            parts.Row("baseline", "has no entry for this target, so all of its findings are new")
-        )
-    rows += [parts.Row("eager", text) for text in more_eager_texts(target)]
-    rows += [parts.Row("note", text) for text in baseline_notes(target)]
-    return parts.Section(parts.Span(target.name), parts.Rows(rows), tone=_TONES[target.state])
+        rows.append(Row("baseline", "has no entry for this target, so all of its findings are new"))
+    rows += [Row("eager", text) for text in more_eager_texts(target)]
+    rows += [Row("note", text) for text in baseline_notes(target)]
+    return Section(Span(target.name), Rows(rows), tone=_TONES[target.state])
 
 
-def _findings(target: TargetCheck) -> Iterator[parts.Section]:
-    name = parts.Span(target.name, "code")
+def _findings(target: TargetCheck) -> Iterator[Section]:
+    name = Span(target.name, "code")
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
     below = [finding for finding in target.new if finding not in target.failing]
     grown = [finding for finding in target.grown if finding.fingerprint not in worse]
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
     but = ", but below the severity that fails"
-    yield parts.Section(("New in ", name), _cards(target.failing), tone="bad")
-    worse_blocks: list[parts.Block] = []
+    yield Section(("New in ", name), _cards(target.failing), tone="bad")
+    worse_blocks: list[Block] = []
     for item in target.failing_worse:
         worse_blocks += [f"{worse_text(item)}.", *_cards([item.finding])]
-    yield parts.Section(("Worse in ", name), worse_blocks, tone="bad")
-    yield parts.Section(("New in ", name, but), _cards(below), show="long")
+    yield Section(("Worse in ", name), worse_blocks, tone="bad")
+    yield Section(("New in ", name, but), _cards(below), show="long")
     still = _lines((finding, worse[finding.fingerprint]) for finding in kept)
-    yield parts.Section(("Worse in ", name, but), still)
+    yield Section(("Worse in ", name, but), still)
     more = ((finding, f"{finding.message}, now {times(finding.count)}") for finding in grown)
-    yield parts.Section(("More frequent in ", name), _lines(more))
+    yield Section(("More frequent in ", name), _lines(more))
     fixed = []
     for entry in target.fixed:
-        where = (parts.Span(entry.file, "code"), " in ", parts.Span(entry.function, "code"))
-        fixed.append(parts.Row(entry.code, parts.Note((*where, f"  {entry.message}"))))
-    yield parts.Section(("Fixed in ", name), parts.Rows(fixed, "finding", _MOST_ROWS), tone="good")
+        where = (Span(entry.file, "code"), " in ", Span(entry.function, "code"))
+        fixed.append(Row(entry.code, Note((*where, f"  {entry.message}"))))
+    yield Section(("Fixed in ", name), Rows(fixed, "finding", _MOST_ROWS), tone="good")
     known = _lines((finding, finding.message) for finding in target.known)
-    yield parts.Section(("In the baseline of ", name), known, show="long")
+    yield Section(("In the baseline of ", name), known, show="long")
     ignored = _lines(
         (item.finding, f"{item.finding.message} (by {join_texts(': ', item.by, item.reason)})")
         for item in target.ignored
     )
-    yield parts.Section(("Ignored in ", name), ignored, show="long")
+    yield Section(("Ignored in ", name), ignored, show="long")
 
 
-def _cards(findings: Sequence[Finding]) -> Iterator[parts.Block]:
+def _cards(findings: Sequence[Finding]) -> Iterator[Block]:
     return (card_of(cluster) for cluster in words.clusters(findings))
 
 
-def _lines(findings: Iterable[tuple[Finding, str]]) -> parts.Rows:
+def _lines(findings: Iterable[tuple[Finding, str]]) -> Rows:
     """Findings, a line each with what is said of it."""
     rows = (
-        parts.Row(finding.code, parts.Note((place_of(finding.location), f"  {said}")))
+        Row(finding.code, Note((place_of(finding.location), f"  {said}")))
         for finding, said in findings
     )
-    return parts.Rows(rows, "finding", _MOST_ROWS)
+    return Rows(rows, "finding", _MOST_ROWS)

@@ -22,8 +22,8 @@ from graphdoctor.facts.evidence import (
 )
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.job import Job
-from graphdoctor.views import parts
 from graphdoctor.views.measures import time_text
+from graphdoctor.views.parts import Note, Row, Show, Span
 from graphdoctor.views.words import base_name, repeated_text
 from graphdoctor.wording import counted, times
 
@@ -49,10 +49,10 @@ _MOST_LINES = 100
 """Of one kind."""
 
 
-def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
+def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """Show what else is in a log; of our own recordings only on request, as findings have what matters."""
     evidence = diagnosis.recording.evidence
-    show: parts.Show = "always" if diagnosis.recording.is_foreign else "long"
+    show: Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:
         compiles = grouped((answer.compile_id, answer) for answer in evidence.cache_answers)
         texts = (
@@ -70,10 +70,10 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
         texts = (text or "no dynamic sizes" for text in ranges)
         yield from _listed("exported", counted(len(programs), "program"), texts, show)
     for text in dict.fromkeys(map(kernel_text, evidence.fake_kernels)):
-        yield parts.Row("operator", parts.Span(text), show=show)
+        yield Row("operator", Span(text), show=show)
     if show == "always":
         for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
-            yield parts.Row("assumed", parts.Span(_shape_detail(shape)), show="short")
+            yield Row("assumed", Span(_shape_detail(shape)), show="short")
     if kernels := evidence.triton_kernels:
         measured = [kernel.compile_us for kernel in kernels if kernel.compile_us is not None]
         took = f", {sum(measured) / 1e6:.2f} s compiling" if len(measured) == len(kernels) else ""
@@ -83,14 +83,12 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[parts.Row]:
         yield from _listed("graphs", " · ".join(runs), _by_compile(evidence), show)
 
 
-def _listed(label: str, text: str, texts: Iterable[str], show: parts.Show) -> Iterator[parts.Row]:
+def _listed(label: str, text: str, texts: Iterable[str], show: Show) -> Iterator[Row]:
     lines = list(texts)
-    yield parts.Row(label, parts.Span(text), show=show)
-    yield from (parts.Row("", parts.Span(line), show="long") for line in lines[:_MOST_LINES])
+    yield Row(label, Span(text), show=show)
+    yield from (Row("", Span(line), show="long") for line in lines[:_MOST_LINES])
     if (more := len(lines) - _MOST_LINES) > 0:
-        yield parts.Row(
-            "", f"{more} more: `graphdoctor report --format json` has them", show="long"
-        )
+        yield Row("", f"{more} more: `graphdoctor report --format json` has them", show="long")
 
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
@@ -186,7 +184,7 @@ def _triton_text(kernel: TritonKernel) -> str:
     return f"{kernel.compile_id or '?'}: {kernel.name}{took}{notes}"
 
 
-def unshown_text(diagnosis: Diagnosis) -> Iterator[parts.Note]:
+def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
     """The records that a report doesn't show, by kind."""
     counts = {
         record.kind: (record.count,)
@@ -196,7 +194,7 @@ def unshown_text(diagnosis: Diagnosis) -> Iterator[parts.Note]:
     yield from _unshown("", counts, is_foreign=diagnosis.recording.is_foreign)
 
 
-def unshown_in_job(job: Job) -> Iterator[parts.Note]:
+def unshown_in_job(job: Job) -> Iterator[Note]:
     """The records that the report of a job doesn't show: of each kind, how many a rank has."""
     records = (record for rank in job.ranks for record in rank.records if not record.is_shown)
     counts = grouped((record.kind, record.count) for record in records)
@@ -211,7 +209,7 @@ def unshown_in_job(job: Job) -> Iterator[parts.Note]:
 
 def _unshown(
     whose: str, counts: Mapping[str, Sequence[int]], *, is_foreign: bool
-) -> Iterator[parts.Note]:
+) -> Iterator[Note]:
     """A note of all kinds, unless a log has more of them than torch writes, each with its least and
     most records.
     """
@@ -226,7 +224,7 @@ def _unshown(
     )
     if kinds:
         text = f"Also in the log{whose}: {listed}; tlparse writes them to files."
-        yield parts.Note(parts.Span(text), "dim", show="always" if is_foreign else "long")
+        yield Note(Span(text), "dim", show="always" if is_foreign else "long")
 
 
 def _cut(text: str) -> str:

@@ -12,11 +12,35 @@ from html import escape
 from textwrap import indent
 from typing import TypeVar
 
-from graphdoctor.views import parts
+from graphdoctor.views.parts import (
+    Block,
+    Blocks,
+    Card,
+    Cards,
+    Cell,
+    Code,
+    Diff,
+    Drawing,
+    Figures,
+    Inline,
+    Note,
+    Part,
+    Place,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    Verdict,
+    View,
+    blocks,
+    plain_text,
+    spans,
+)
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.wording import counted, join_texts
 
-_Part = TypeVar("_Part", bound=parts.Part)
+_Part = TypeVar("_Part", bound=Part)
 
 MAX_CHARACTERS = 60_000
 """GitHub rejects comments of more than 65,536; a workflow may add some text of its own."""
@@ -88,7 +112,7 @@ def _plain(line: str) -> str:
     return escaped.replace("|", "&#124;").replace("\0", "&#8203;")
 
 
-def render_view_markdown(view: parts.View) -> str:
+def render_view_markdown(view: View) -> str:
     """A view as GitHub's Markdown, of at most ``MAX_CHARACTERS``; a note says what was cut."""
     first, *rest = view.title
     writer = _Writer()
@@ -97,13 +121,13 @@ def render_view_markdown(view: parts.View) -> str:
     return writer.text() + (f"\nNext: {code(view.then, MAX_CHARACTERS)}\n" if view.then else "")
 
 
-def inline(text: parts.Inline) -> str:
+def inline(text: Inline) -> str:
     """A line with its marks."""
-    return "".join(_marked(piece) for piece in parts.spans(text)).strip()
+    return "".join(_marked(piece) for piece in spans(text)).strip()
 
 
-def _marked(piece: str | parts.Span | parts.Place) -> str:
-    if isinstance(piece, parts.Place):
+def _marked(piece: str | Span | Place) -> str:
+    if isinstance(piece, Place):
         return code(piece.shown)
     if isinstance(piece, str):
         made = sentence(piece, MOST_OF_A_TEXT)
@@ -112,7 +136,7 @@ def _marked(piece: str | parts.Span | parts.Place) -> str:
     else:
         made = plain(piece.text, MOST_OF_A_TEXT)
         made = f"**{made}**" if made and (piece.mark == "strong" or piece.tone == "bad") else made
-    return _spaced(parts.plain_text(piece), made)
+    return _spaced(plain_text(piece), made)
 
 
 class _Writer:
@@ -138,27 +162,27 @@ class _Writer:
             self._room -= len(text) + 2
             self._out.append(text)
 
-    def blocks(self, body: parts.Block | parts.Blocks) -> None:
+    def blocks(self, body: Block | Blocks) -> None:
         """Add the parts that Markdown shows."""
-        for part in _shown(parts.blocks(body)):
+        for part in _shown(blocks(body)):
             match part:
-                case parts.Section():
+                case Section():
                     self._section(part)
-                case parts.Drawing():
+                case Drawing():
                     self.blocks(part.elsewhere)
-                case parts.Table(columns, rows) if rows:
+                case Table(columns, rows) if rows:
                     rules = ["---:" if column.is_number else "---" for column in columns]
                     head = _cells(column.heading for column in columns)
                     lines = [_cells(map(_cell, row)) for row in rows]
                     self._items(lines, part.noun, f"{head}\n| {' | '.join(['---', *rules[1:]])} |")
-                case parts.Cards(cards):
+                case Cards(cards):
                     self._items([_card(card) for card in _shown(cards)], "finding")
-                case parts.Rows():
+                case Rows():
                     self._items([_row(row) for row in _shown(part.rows)], part.noun)
                 case _ if text := _block(part):
                     self.add(text)
 
-    def _section(self, section: parts.Section) -> None:
+    def _section(self, section: Section) -> None:
         opening, closing = f"{'#' * (self._level + 1)} {inline(section.title)}", ""
         if section.show == "long":
             opening, closing = f"<details><summary>{_html(section.title)}</summary>", "</details>"
@@ -196,21 +220,19 @@ def _shown(body: Iterable[_Part]) -> Iterator[_Part]:
     return (part for part in body if part.show != "short")
 
 
-def _cells(cells: Iterable[parts.Inline]) -> str:
+def _cells(cells: Iterable[Inline]) -> str:
     return f"| {' | '.join(inline(cell) for cell in cells)} |"
 
 
-def _cell(cell: parts.Cell) -> parts.Inline:
-    text: parts.Inline = (
-        parts.Span(parts.plain_text(cell.text), "strong") if cell.tone == "bad" else cell.text
-    )
+def _cell(cell: Cell) -> Inline:
+    text: Inline = Span(plain_text(cell.text), "strong") if cell.tone == "bad" else cell.text
     return (text, " (", cell.detail, ")") if cell.detail else text
 
 
-def _row(row: parts.Row) -> str:
+def _row(row: Row) -> str:
     """A labeled row as an item of a list; what belongs to it is indented."""
     label = row.label
-    mark = parts.Span(label, "strong") if isinstance(label, str) and label else label
+    mark = Span(label, "strong") if isinstance(label, str) and label else label
     first, *rest = _texts(row.body) or [""]
     if first.startswith("```"):
         first, rest = "", [first, *rest]
@@ -222,36 +244,36 @@ def _row(row: parts.Row) -> str:
     return text
 
 
-def _texts(body: parts.Block | parts.Blocks) -> list[str]:
-    return list(filter(None, map(_block, _shown(parts.blocks(body)))))
+def _texts(body: Block | Blocks) -> list[str]:
+    return list(filter(None, map(_block, _shown(blocks(body)))))
 
 
-def _block(part: parts.Part) -> str:
+def _block(part: Part) -> str:
     """A part that is shown whole or not at all."""
     match part:
-        case parts.Verdict(text):
+        case Verdict(text):
             return f"**{inline(text)}**"
-        case parts.Note(text):
+        case Note(text):
             return inline(text)
-        case parts.Code(text, language):
+        case Code(text, language):
             return fenced(text.rstrip(), "" if language == "text" else language)
-        case parts.Diff(text):
+        case Diff(text):
             return fenced(text.rstrip(), "diff")
-        case parts.Figures(figures):
+        case Figures(figures):
             return " · ".join(
                 f"{plain(figure.label)} **{plain(figure.value)}**"
                 f"{f' ({plain(figure.note)})' if figure.note else ''}"
                 for figure in figures
             )
-        case parts.Card():
+        case Card():
             return _card(part)
-        case parts.Rows(rows):
+        case Rows(rows):
             return "\n".join(map(_row, _shown(rows)))
         case _:
             return ""
 
 
-def _card(card: parts.Card) -> str:
+def _card(card: Card) -> str:
     rows = [
         f"- **{plain(heading.code)}** {sentence(heading.message, MOST_OF_A_TEXT)}"
         for heading in card.headings
@@ -261,12 +283,12 @@ def _card(card: parts.Card) -> str:
     return "  \n".join([*rows, where]) + "".join(body)
 
 
-def _html(text: parts.Inline) -> str:
+def _html(text: Inline) -> str:
     """A line for a ``<summary>``, in which Markdown isn't read."""
     made = ""
-    for piece in parts.spans(text):
-        is_code = isinstance(piece, parts.Span) and piece.mark == "code"
-        shown = parts.plain_text(piece)
+    for piece in spans(text):
+        is_code = isinstance(piece, Span) and piece.mark == "code"
+        shown = plain_text(piece)
         made += _spaced(shown, html_code(shown) if is_code else html_text(shown))
     return made.strip()
 

@@ -17,12 +17,30 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import CallWatch, Counts, Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
-from graphdoctor.views import parts, words
+from graphdoctor.views import words
 from graphdoctor.views.actions import actions, todo_section
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.fixes import keeping, outcome, treatment_parts
 from graphdoctor.views.log_words import log_rows, unshown_text
 from graphdoctor.views.next_step import after_run
+from graphdoctor.views.parts import (
+    Block,
+    Card,
+    Cards,
+    Cell,
+    Code,
+    Figure,
+    Figures,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    Tone,
+    Verdict,
+    View,
+)
 from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
 from graphdoctor.wording import counted, duration, join_texts, percent, times
@@ -47,7 +65,7 @@ _ALWAYS = ("graphs", "break_sites", "skipped_frames")
 
 def report_view(
     diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None
-) -> parts.View:
+) -> View:
     """The whole diagnosis; ``picture`` is what a page draws, None for one of the other outputs."""
     page = None
     if picture is not None:
@@ -58,35 +76,35 @@ def report_view(
     return view if page is None else replace(view, links=page.links)
 
 
-def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
+def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     recording, treatment = diagnosis.recording, diagnosis.recording.treatment
     yield from page.banner() if page else ()
     yield from partial_note(diagnosis)
-    yield parts.Verdict(*words.sentence(diagnosis))
+    yield Verdict(*words.sentence(diagnosis))
     if treatment is not None:
-        tone: parts.Tone = "dim" if treatment.after is None else "good"
-        yield parts.Verdict(outcome(treatment, recording.target), tone)
+        tone: Tone = "dim" if treatment.after is None else "good"
+        yield Verdict(outcome(treatment, recording.target), tone)
     counts = list(_counts(diagnosis, page))
     yield from () if page else counts
     yield todo_section(diagnosis)
     if page is not None:
-        yield parts.Section("In figures", counts, "Figures")
+        yield Section("In figures", counts, "Figures")
         yield from page.source()
     count = len(list(words.clusters(diagnosis.findings)))
-    yield parts.Section("Findings", _findings(diagnosis), count=count)
+    yield Section("Findings", _findings(diagnosis), count=count)
     yield from () if treatment is None else treatment_parts(diagnosis, treatment)
     if page is not None:
         # Texts of these are those of other commands.
         yield from page.sections(tuple(what_if_parts(diagnosis)))
-        yield parts.Section("Sensitivity", variation_parts(diagnosis))
+        yield Section("Sensitivity", variation_parts(diagnosis))
     yield from stage_parts(diagnosis)
-    log = (parts.Rows(log_rows(diagnosis), "line"), *unshown_text(diagnosis))
-    yield parts.Section("Evidence", (*log, page.evidence()) if page else log)
+    log = (Rows(log_rows(diagnosis), "line"), *unshown_text(diagnosis))
+    yield Section("Evidence", (*log, page.evidence()) if page else log)
     yield words.unknown_section(words.other_gaps(diagnosis))
-    settings = parts.Rows(words.setting_rows(recording.target, recording.environment))
-    yield parts.Section("Environment", settings, show="long")
+    settings = Rows(words.setting_rows(recording.target, recording.environment))
+    yield Section("Environment", settings, show="long")
     if page is None:
-        yield parts.Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
+        yield Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
     yield from () if treatment is None else keeping(diagnosis, treatment)
 
@@ -94,19 +112,19 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
 # What was counted.
 
 
-def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
+def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
         texts = count_texts(summary, watch, said=words.said_counts(diagnosis))
-        yield parts.Note(" · ".join(texts), "dim", show="short")
-        yield parts.Figures(tuple(figures(diagnosis)), show="long")
+        yield Note(" · ".join(texts), "dim", show="short")
+        yield Figures(tuple(figures(diagnosis)), show="long")
         if page is not None and summary.coverage is not None:
             yield page.coverage()
         if summary.calls or summary.compiles or page is None:
             # What runs eagerly though nothing breaks the graph has no finding that would say so.
             has_finding = summary.break_sites or summary.skipped_frames or summary.frames_over_limit
             is_said = has_finding or summary.coverage in (None, 1)
-            yield parts.Note(_coverage(diagnosis), show="long" if is_said else "always")
+            yield Note(_coverage(diagnosis), show="long" if is_said else "always")
         yield from page.shares() if page else ()
     calls = Counter(
         f"torch.compile({join_texts(', ', call.compiled, *(f'{name}={value}' for name, value in call.arguments.items()))}) "
@@ -115,8 +133,8 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
     )
     compiled = [f"{text}, {times(count)}" if count > 1 else text for text, count in calls.items()]
     compiled += [] if watch is None else watched_texts(watch)
-    rows = (parts.Row("compiled", parts.Note(parts.Span(text), "dim")) for text in compiled)
-    yield parts.Rows(rows, "function", _MOST_CALLS)
+    rows = (Row("compiled", Note(Span(text), "dim")) for text in compiled)
+    yield Rows(rows, "function", _MOST_CALLS)
     if watch is not None:
         watched, calls_made = _watched_calls(watch), watch.calls
         of = counted(watched, "call")
@@ -124,7 +142,7 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[parts.Block]:
             of = f"{watched:,} of {calls_made:,} calls"
         is_long = watch.cost_s >= 1
         cost = f"{watch.cost_s:.1f} s" if is_long else f"{math.ceil(watch.cost_s * 1e3)} ms"
-        yield parts.Note(f"Watched {of}; watching added about {cost}.", "dim")
+        yield Note(f"Watched {of}; watching added about {cost}.", "dim")
 
 
 def _watched_calls(watch: CallWatch) -> int:
@@ -179,37 +197,37 @@ def _series(numbers: Sequence[int]) -> str:
     return ", ".join(shown)
 
 
-def figures(diagnosis: Diagnosis) -> Iterator[parts.Figure]:
+def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     """The counts and times of a run, in the order people look for them; none that is 0."""
     summary, watch = diagnosis.summary, diagnosis.recording.watch
     findings = "findings" if diagnosis.findings else None
     if watch is not None:
         calls = words.UNKNOWN if watch.calls is None else f"{watch.calls:,}"
-        yield parts.Figure("calls", calls, f"{_watched_calls(watch)} watched")
+        yield Figure("calls", calls, f"{_watched_calls(watch)} watched")
     elif summary.calls:
         failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
-        yield parts.Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
+        yield Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
     if summary.graphs:
-        yield parts.Figure("graphs", str(summary.graphs), link="graphs")
+        yield Figure("graphs", str(summary.graphs), link="graphs")
     if summary.break_sites:
         records = summary.break_records
         note = f"reported {times(records)}" if records else ""
-        tone: parts.Tone | None = "warning" if records else None
-        yield parts.Figure("break sites", str(summary.break_sites), note, tone, findings)
+        tone: Tone | None = "warning" if records else None
+        yield Figure("break sites", str(summary.break_sites), note, tone, findings)
     eager = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
     if count := sum(eager.values()):
         why = ", ".join(f"{number} {kind}" for kind, number in eager.items() if number)
-        yield parts.Figure("functions running eagerly", str(count), why, "bad", findings)
+        yield Figure("functions running eagerly", str(count), why, "bad", findings)
     if summary.recompiles:
         causes = f"for {counted(summary.recompile_causes, 'cause')}"
-        yield parts.Figure("recompiles", str(summary.recompiles), causes, "warning", "recompiles")
+        yield Figure("recompiles", str(summary.recompiles), causes, "warning", "recompiles")
     if summary.compiles:
         seconds = summary.compile_time_s
         took = words.UNKNOWN if seconds is None else f"{seconds:.2f} s"
-        yield parts.Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
+        yield Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
     if watch is not None and summary.steady_call_us is not None:
         functions = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
-        yield parts.Figure("steady call", duration(summary.steady_call_us), functions)
+        yield Figure("steady call", duration(summary.steady_call_us), functions)
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
@@ -267,7 +285,7 @@ def _steady_text(steady_us: float, watch: CallWatch) -> str:
     return f"{duration(steady_us)} {of}"
 
 
-def _findings(diagnosis: Diagnosis) -> Iterator[parts.Block]:
+def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
     """The findings of each thing to do, then those that need nothing; in short, one card for each
     thing to do.
     """
@@ -275,7 +293,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[parts.Block]:
     kept = {finding.fingerprint for group in groups for cluster in group for finding in cluster}
     rest = words.clusters(diagnosis.findings)
     groups += [[cluster] for cluster in rest if cluster[0].fingerprint not in kept]
-    cards: list[parts.Card] = []
+    cards: list[Card] = []
     packages: dict[str, list[Finding]] = {}
     for first, *others in groups:
         package = first[0].location.package
@@ -286,36 +304,36 @@ def _findings(diagnosis: Diagnosis) -> Iterator[parts.Block]:
         else:
             cards.append(card_of(first, has_path=False, others=[cluster[0] for cluster in others]))
         cards += [card_of(cluster, has_path=False, show="long") for cluster in others]
-    yield parts.Cards(tuple(cards))
+    yield Cards(tuple(cards))
     for package, findings in packages.items():
         files = counted(len({finding.location.file for finding in findings}), "file")
         number = counted(len(findings), "finding")
         text = f"{package}: {number} in {files} without a known fix: -v"
-        yield parts.Note(parts.Span(text), "dim", show="short")
+        yield Note(Span(text), "dim", show="short")
 
 
-def _graphs(diagnosis: Diagnosis) -> Iterator[parts.Block]:
+def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
     rows = (
         (
             graph.compile_id,
-            parts.Span(graph.function),
+            Span(graph.function),
             "?" if graph.op_count is None else str(graph.op_count),
-            parts.Span(words.inputs_text(graph)),
-            parts.Cell(
-                parts.Span(words.base_name(report.ended_by)),
+            Span(words.inputs_text(graph)),
+            Cell(
+                Span(words.base_name(report.ended_by)),
                 tone=None if report.ended_by == "return" else "warning",
             ),
         )
         for graph, report in diagnosis.each_graph()
     )
-    yield parts.Table(("#graph", "function", "#operations", "inputs", "ended by"), rows, "graph")
+    yield Table(("#graph", "function", "#operations", "inputs", "ended by"), rows, "graph")
     columns = ("opcode", "name", "target", "args", "kwargs", "value", "line")
     for graph in diagnosis.recording.graphs:
         nodes = []
         for node in graph.nodes or ():
             line = f"{words.base_name(node.file)}:{node.line}" if node.file else ""
             texts = (getattr(node, name) or "" for name in columns[:-1])
-            nodes.append(map(parts.Span, (*texts, line)))
-        code = (parts.Code(graph.code.rstrip()),) if graph.code else ()
-        title = (f"Graph {graph.compile_id} ", parts.Span(graph.function))
-        yield parts.Section(title, (parts.Table(columns, nodes, "node"), *code), show="long")
+            nodes.append(map(Span, (*texts, line)))
+        code = (Code(graph.code.rstrip()),) if graph.code else ()
+        title = (f"Graph {graph.compile_id} ", Span(graph.function))
+        yield Section(title, (Table(columns, nodes, "node"), *code), show="long")

@@ -11,10 +11,36 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Group
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
-from graphdoctor.views import parts
+from graphdoctor.views.parts import (
+    Block,
+    Blocks,
+    Card,
+    Cards,
+    Cell,
+    Code,
+    Column,
+    Diff,
+    Drawing,
+    Figures,
+    Inline,
+    Note,
+    Part,
+    Rows,
+    Section,
+    Source,
+    Span,
+    Table,
+    Tone,
+    Verdict,
+    View,
+    blocks,
+    cell_line,
+    plain_text,
+    spans,
+)
 from graphdoctor.views.printable import printable
 from graphdoctor.views.terminal_lines import (
     Indented,
@@ -38,7 +64,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_TONES: dict[parts.Tone | None, str] = {
+_TONES: dict[Tone | None, str] = {
     None: "",
     "good": "green",
     "warning": "yellow",
@@ -67,13 +93,13 @@ _NARROW = 100
 """Below this width, columns stand closer."""
 _ONE_LINE = 132
 """From this width on, a figure and what belongs to it stand in one line."""
-_SPACED = (parts.Section, parts.Table, parts.Card, parts.Cards, parts.Figures)
+_SPACED = (Section, Table, Card, Cards, Figures)
 """Parts with an empty line around them."""
-_INDENTED = (parts.Code, parts.Diff)
+_INDENTED = (Code, Diff)
 """Parts that don't begin at the margin, where a line of theirs could pass for one of ours."""
 
 
-def write_view(view: parts.View, console: Console, *, is_verbose: bool = False) -> None:
+def write_view(view: View, console: Console, *, is_verbose: bool = False) -> None:
     """Write a view to a terminal, and its answer once more where that has scrolled away."""
     first, *rest = view.title
     title = clean(first, "bold")
@@ -92,7 +118,7 @@ def write_view(view: parts.View, console: Console, *, is_verbose: bool = False) 
     console.file.write(text)
     ending: list[Text] = []
     if console.file.isatty() and text.count("\n") >= console.height:
-        verdicts = (part for part in view.parts if isinstance(part, parts.Verdict))
+        verdicts = (part for part in view.parts if isinstance(part, Verdict))
         ending += [Text(), *map(_verdict, verdicts)]
     if view.then is not None:
         command = Text("Next: ", no_wrap=True, overflow="ignore").append_text(code(view.then))
@@ -101,28 +127,28 @@ def write_view(view: parts.View, console: Console, *, is_verbose: bool = False) 
         write(console, renderable)
 
 
-def write_parts(body: parts.Block | parts.Blocks, console: Console) -> None:
+def write_parts(body: Block | Blocks, console: Console) -> None:
     """Write parts alone, without ``-v``."""
     for renderable in _Shown(console, is_verbose=False).blocks(body):
         write(console, renderable)
 
 
-def line(text: parts.Inline, tone: parts.Tone | None = None, style: str = "") -> Text:
+def line(text: Inline, tone: Tone | None = None, style: str = "") -> Text:
     """A line of text with its marks."""
     out = Text(style=style or _TONES[tone])
-    for piece in parts.spans(text):
-        shown, style = parts.plain_text(piece), ""
-        if isinstance(piece, parts.Span):
+    for piece in spans(text):
+        shown, style = plain_text(piece), ""
+        if isinstance(piece, Span):
             style = ("bold " if piece.mark == "strong" else "") + _TONES[piece.tone]
         out.append_text(clean(shown, style))
     return out
 
 
-def _verdict(part: parts.Verdict) -> Text:
+def _verdict(part: Verdict) -> Text:
     return line(part.text, style="dim" if part.tone == "dim" else _bold(part.tone))
 
 
-def _bold(tone: parts.Tone | None) -> str:
+def _bold(tone: Tone | None) -> str:
     return f"bold {_TONES[tone]}".strip()
 
 
@@ -142,7 +168,7 @@ class _Shown:
         self._room = room
         self._most = most
 
-    def _is_shown(self, part: parts.Part) -> bool:
+    def _is_shown(self, part: Part) -> bool:
         return part.show == "always" or (part.show == "long") == self._is_verbose
 
     def _few(
@@ -156,11 +182,11 @@ class _Shown:
         return shown, [clean(f"{counted(more, f'more {noun}')}: -v", "dim")] if more else []
 
     def blocks(
-        self, body: parts.Block | parts.Blocks, *, is_at_margin: bool = True
+        self, body: Block | Blocks, *, is_at_margin: bool = True
     ) -> Iterator[RenderableType]:
         """Yield what is printed, in order."""
-        before: parts.Part | None = None
-        for part in parts.blocks(body):
+        before: Part | None = None
+        for part in blocks(body):
             printed = list(self._part(part)) if self._is_shown(part) else []
             if not printed:
                 continue
@@ -171,24 +197,24 @@ class _Shown:
             yield from printed
             before = part
 
-    def _part(self, part: parts.Part) -> Iterator[RenderableType]:
+    def _part(self, part: Part) -> Iterator[RenderableType]:
         match part:
-            case parts.Verdict():
+            case Verdict():
                 yield _verdict(part)
-            case parts.Note(text, tone):
+            case Note(text, tone):
                 yield Prose(line(text, tone))
-            case parts.Code(text):
+            case Code(text):
                 lines, more = self._few(text.split("\n"), part.most, "line")
                 shown = "\n".join(lines)
                 yield Prose(clean_lines(shown)) if part.language == "text" else code(shown)
                 yield from map(Prose, more)
-            case parts.Diff(text):
+            case Diff(text):
                 yield diff_text(text, is_whole=self._is_verbose)
-            case parts.Source():
+            case Source():
                 yield pointed(
                     part.number, printable(part.text), part.start, part.end, self._console.width
                 )
-            case parts.Figures(figures):
+            case Figures(figures):
                 out = Text()
                 for number, shown_figure in enumerate(figures):
                     out.append(" · " if number else "", "dim")
@@ -197,7 +223,7 @@ class _Shown:
                     note = f" ({shown_figure.note})" if shown_figure.note else ""
                     out.append_text(clean(note, "dim"))
                 yield Prose(out)
-            case parts.Table(rows=rows) if rows:
+            case Table(rows=rows) if rows:
                 few, more = self._few(rows, part.most, part.noun)
                 coded = {cell_len(row[0].text.text) for row in few if _is_code(row[0].text)}
                 is_wide = max(coded, default=0) > self._console.width // 3
@@ -205,33 +231,33 @@ class _Shown:
                 if few:
                     yield from (self._pasted if is_pasted else self._table)(part, few)
                 yield from map(Prose, more)
-            case parts.Rows():
+            case Rows():
                 yield from self._rows(part)
-            case parts.Card():
+            case Card():
                 yield from (*map(Prose, _card_lines(part)), *self.blocks(part.parts))
-            case parts.Drawing():
+            case Drawing():
                 yield from self.blocks(part.elsewhere)
-            case parts.Cards(cards):
+            case Cards(cards):
                 yield from self._cards([card for card in cards if self._is_shown(card)])
-            case parts.Section(title, body):
+            case Section(title, body):
                 # A section's own heading is no part of it that could need a line above.
                 if inner := list(self.blocks(body)):
                     yield Prose(line(title, style=_bold(part.tone)))
                     yield from inner
 
-    def _rows(self, part: parts.Rows) -> Iterator[RenderableType]:
+    def _rows(self, part: Rows) -> Iterator[RenderableType]:
         rows, more = self._few(
             [row for row in part.rows if self._is_shown(row)], part.most, part.noun
         )
         labeled: list[tuple[str, RenderableType]] = []
         for row in rows:
             made = list(self.blocks(row.body, is_at_margin=False))
-            labeled.append((parts.plain_text(row.label), Group(*made or [Text()])))
+            labeled.append((plain_text(row.label), Group(*made or [Text()])))
         labeled += [("", Prose(text)) for text in more]
         if labeled:
             yield from labeled_rows(labeled, self._console.width)
 
-    def _cards(self, cards: list[parts.Card]) -> Iterator[RenderableType]:
+    def _cards(self, cards: list[Card]) -> Iterator[RenderableType]:
         room = 0 if self._is_verbose else self._room
         shown, more = self._few(cards, _MOST_CARDS, "finding")
         for number, card in enumerate(shown):
@@ -251,13 +277,11 @@ class _Shown:
             more = [Text("Each in full: -v", "dim")]
         yield from (Text(), *more) if more else ()
 
-    def _table(
-        self, part: parts.Table, rows: Sequence[tuple[parts.Cell, ...]]
-    ) -> Iterator[RenderableType]:
+    def _table(self, part: Table, rows: Sequence[tuple[Cell, ...]]) -> Iterator[RenderableType]:
         width, is_wide = self._console.width, self._console.width >= _ONE_LINE
         gap = 1 if width < _NARROW else 2
         shown, widths = _fitting(part.columns, rows, width + gap, gap, is_wide=is_wide)
-        table = Table(
+        table = Grid(
             box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, gap, 0, 0)
         )
         for at in shown:
@@ -277,17 +301,15 @@ class _Shown:
             table.add_row(Prose(title), *figures)
         yield table
         columns = (part.columns[at] for at in range(len(part.columns)) if at not in shown)
-        if hidden := [parts.plain_text(column.heading) for column in columns]:
+        if hidden := [plain_text(column.heading) for column in columns]:
             yield Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim"))
 
-    def _pasted(
-        self, part: parts.Table, rows: Sequence[tuple[parts.Cell, ...]]
-    ) -> Iterator[RenderableType]:
+    def _pasted(self, part: Table, rows: Sequence[tuple[Cell, ...]]) -> Iterator[RenderableType]:
         """Rows of code to paste that a column has no room for: each line whole, what it does
         below.
         """
         for name, *cells in rows:
-            text = parts.plain_text(name.text)
+            text = plain_text(name.text)
             shown = code(text) if _is_code(name.text) else Prose(line(name.text))
             yield Indented(shown, Text("  "))
             details = [
@@ -300,18 +322,18 @@ class _Shown:
                     )
                 )
                 for column, cell in zip(part.columns[1:], cells, strict=True)
-                if parts.plain_text(cell.text)
+                if plain_text(cell.text)
             ]
             yield Indented(Prose(Text(", ").join(details)), Text("      "))
 
 
-def _is_code(text: parts.Inline) -> TypeGuard[parts.Span]:
-    return isinstance(text, parts.Span) and text.mark == "code"
+def _is_code(text: Inline) -> TypeGuard[Span]:
+    return isinstance(text, Span) and text.mark == "code"
 
 
 def _fitting(
-    columns: Sequence[parts.Column],
-    rows: Sequence[tuple[parts.Cell, ...]],
+    columns: Sequence[Column],
+    rows: Sequence[tuple[Cell, ...]],
     room: int,
     gap: int,
     *,
@@ -320,13 +342,13 @@ def _fitting(
     """The columns that there is room for, and the widths of figures that would wrap beside texts
     that can.
     """
-    headings = [parts.plain_text(column.heading) for column in columns]
+    headings = [plain_text(column.heading) for column in columns]
     least = []
     for at, column in enumerate(columns):
         cells = [row[at] for row in rows]
-        texts = [parts.cell_line(cell) for cell in cells]
+        texts = [cell_line(cell) for cell in cells]
         if not is_wide:
-            texts = [parts.plain_text(text) for cell in cells for text in (cell.text, cell.detail)]
+            texts = [plain_text(text) for cell in cells for text in (cell.text, cell.detail)]
         widest = max(map(cell_len, texts), default=0)
         widest = widest if column.is_number else min(widest, _WIDEST_TEXT)
         least.append(max(longest_name(headings[at]), widest) + gap)
@@ -342,7 +364,7 @@ def _fitting(
     return shown, {at: least[at] - gap for at in figures} if is_narrow else {}
 
 
-def _card_lines(card: parts.Card) -> Iterator[Text]:
+def _card_lines(card: Card) -> Iterator[Text]:
     for heading in card.headings:
         yield clean(f"{heading.code} ", SEVERITIES[heading.severity]).append_text(
             clean(heading.message, "bold")
