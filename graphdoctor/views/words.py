@@ -10,7 +10,7 @@ from graphdoctor.facts.base import grouped, sum_of_known
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.trials import TEXTS
-from graphdoctor.views import parts
+from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span, Tone, View
 from graphdoctor.wording import (
     UNCHANGED,
     counted,
@@ -84,9 +84,9 @@ def base_name(file: str) -> str:
     return re.split(r"[/\\]", file)[-1]
 
 
-def short_place(entry: StackEntry) -> parts.Place:
+def short_place(entry: StackEntry) -> Place:
     """A line, by the name of its file."""
-    return parts.Place(entry.file, entry.line, base_name(entry.file))
+    return Place(entry.file, entry.line, base_name(entry.file))
 
 
 def few_text(texts: Sequence[str], most: int, *, between: str = ", ", end: str = " and ") -> str:
@@ -126,10 +126,10 @@ def title_parts(side: Recording | Side) -> list[str]:
 
 
 def diagnosis_view(
-    diagnosis: Diagnosis, kind: str, pieces: Iterable[parts.Block], then: str | None
-) -> parts.View:
+    diagnosis: Diagnosis, kind: str, pieces: Iterable[Block], then: str | None
+) -> View:
     """Parts about a diagnosis, or a part of it, as a document, and the command to run next."""
-    return parts.View(
+    return View(
         tuple(title_parts(diagnosis.recording)),
         kind,
         tuple(pieces),
@@ -149,11 +149,11 @@ def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -
 def study_view(
     report: BenchReport | CureReport | ExportReport | ProfileReport,
     kind: str,
-    pieces: Iterable[parts.Block],
+    pieces: Iterable[Block],
     then: str | None,
-) -> parts.View:
+) -> View:
     """Parts about what a study found out as a document, and the command to run next."""
-    return parts.View(run_title(report), kind, tuple(pieces), report.graphdoctor_version, then)
+    return View(run_title(report), kind, tuple(pieces), report.graphdoctor_version, then)
 
 
 def _target(target: TargetInfo, other: str) -> Iterator[str]:
@@ -172,10 +172,10 @@ def _changes(target: TargetInfo) -> Iterator[str]:
         yield f"batch {options['batch']}"
 
 
-def unknown_section(gaps: Sequence[CaptureGap]) -> parts.Section:
+def unknown_section(gaps: Sequence[CaptureGap]) -> Section:
     """List what torch or the recording couldn't tell."""
-    rows = (parts.Row(gap.code, parts.Note(gap.message, "dim")) for gap in gaps)
-    return parts.Section("Unknown", parts.Rows(rows, "gap"))
+    rows = (Row(gap.code, Note(gap.message, "dim")) for gap in gaps)
+    return Section("Unknown", Rows(rows, "gap"))
 
 
 def settings(target: TargetInfo, environment: Environment | None) -> dict[str, str]:
@@ -193,13 +193,13 @@ def settings(target: TargetInfo, environment: Environment | None) -> dict[str, s
     }
 
 
-def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[parts.Row]:
+def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterator[Row]:
     """Yield a row for each of ``settings``."""
     for name, value in settings(target, environment).items():
-        yield parts.Row(name, parts.Span(value))
+        yield Row(name, Span(value))
 
 
-def sentence(diagnosis: Diagnosis) -> tuple[str, parts.Tone]:
+def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
     """The verdict in one sentence, and its tone."""
     if (empty := nothing_compiled(diagnosis)) is not None:
         return empty.message, "warning"
@@ -241,7 +241,7 @@ def said_counts(diagnosis: Diagnosis) -> set[str]:
     return said | ({"coverage"} if summary.coverage else set())
 
 
-def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, parts.Tone] | None:
+def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | None:
     """What to say in place of shares: it never settles, nothing compiled, or nothing is wrong; None
     otherwise.
 

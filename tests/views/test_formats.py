@@ -16,7 +16,6 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from graphdoctor.facts.check import Budget
 from graphdoctor.facts.diagnosis import EditRequest, Result
 from graphdoctor.facts.profile import ProfileResult
 from graphdoctor.facts.reading import plain, read_fact
@@ -39,7 +38,7 @@ from tests.studies.profile.reports import profiled
 from tests.studies.ranks.reports import compiled, job, rank
 from tests.studies.survey.comparisons import changed
 from tests.studies.survey.reports import report as survey_report
-from tests.views.check_reports import failed_report, report, target, worse_report
+from tests.views.check_reports import failed_report, report, worse_report
 
 RECORDING = RECORDED_LOGS / "2.13.0" / "break_in_try"
 OPTIONS = RenderOptions(root=Path("/project"), is_verbose=True)
@@ -175,11 +174,3 @@ def test_the_registry_loads_no_renderer() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
-
-
-@for_each("each", formats.CHECK.formats)
-def test_a_share_below_its_limit_is_never_rounded_to_it(each: Any) -> None:
-    budget = Budget(name="min-coverage", limit=0.9, value=0.8996, is_kept=False)
-    text = rendered(report(target(state="failed", budgets=(budget,))), each)
-    assert ("0.8996" if each.name in ("json", "sarif") else "89.96%") in text
-    assert "90 %" not in text

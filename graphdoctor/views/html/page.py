@@ -13,9 +13,10 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.stack import StackEntry, relative
-from graphdoctor.views import parts, words
+from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html.lines import annotate
+from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
 from graphdoctor.wording import counted, join_texts
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Page:
 
     def _drawing(
         self, name: str, blobs: Mapping[str, object] | None = None, /, **facts: object
-    ) -> parts.Drawing:
+    ) -> Drawing:
         def anchor(file: str | None, line: int | None) -> str | None:
             if file is None or line is None:
                 return None
@@ -101,31 +102,31 @@ class Page:
             "rows_note": self._rows_note,
             "details_note": self._details_note,
         }
-        return parts.Drawing(f"{name}.html.j2", facts, blobs or {}, _SCRIPTS.get(name, ()))
+        return Drawing(f"{name}.html.j2", facts, blobs or {}, _SCRIPTS.get(name, ()))
 
-    def banner(self) -> Iterator[parts.Block]:
+    def banner(self) -> Iterator[Block]:
         """Say what the page leaves out of a large log."""
         of_whole = "Counts and findings are of the whole run." if self._rows_note else ""
         if notes := join_texts(" ", self._rows_note, self._details_note, of_whole):
-            yield parts.Note(notes, "warning")
+            yield Note(notes, "warning")
 
-    def coverage(self) -> parts.Drawing:
+    def coverage(self) -> Drawing:
         """A bar of what was compiled."""
         return self._drawing("coverage", summary=self._diagnosis.summary)
 
-    def shares(self) -> Iterator[parts.Block]:
+    def shares(self) -> Iterator[Block]:
         """A bar of what compiling took."""
         if shares := compile_shares(self._picture.phases):
             yield self._drawing("shares", shares=shares)
 
-    def evidence(self) -> parts.Drawing:
+    def evidence(self) -> Drawing:
         """The environment, torch's configuration, and the records of the log."""
         meanings = {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()}
         return self._drawing(
             "evidence", diagnosis=self._diagnosis, picture=self._picture, meanings=meanings
         )
 
-    def source(self) -> Iterator[parts.Section]:
+    def source(self) -> Iterator[Section]:
         """The program, line by line."""
         guards = self._diagnosis.recording.guards
         paths = [node.file for graph in self._picture.graphs for node in graph.nodes]
@@ -149,21 +150,21 @@ class Page:
                 graph_count=len(self._diagnosis.graphs),
                 findings={finding.fingerprint: finding for finding in self._diagnosis.findings},
             )
-            yield parts.Section("Source", source)
+            yield Section("Source", source)
 
-    def sections(self, what_if: parts.Blocks) -> Iterator[parts.Section]:
+    def sections(self, what_if: Blocks) -> Iterator[Section]:
         """The sections after the findings; ``what_if`` is said of recompiles."""
         diagnosis, picture = self._diagnosis, self._picture
         recording, summary = diagnosis.recording, diagnosis.summary
         if picture.lanes or recording.calls:
-            yield parts.Section("Calls", self._calls(), count=len(recording.calls) or None)
+            yield Section("Calls", self._calls(), count=len(recording.calls) or None)
         if recompiles := list(self._recompiles()):
             count = summary.recompiles or None
-            yield parts.Section("Recompiles", (*recompiles, *what_if), count=count)
+            yield Section("Recompiles", (*recompiles, *what_if), count=count)
         if recording.guards is not None and recording.guards.sets:
-            yield parts.Section("Guards", self._guards(recording.guards.sets))
+            yield Section("Guards", self._guards(recording.guards.sets))
         if diagnosis.graphs:
-            yield parts.Section("Graphs", self._graph_list(), count=len(diagnosis.graphs))
+            yield Section("Graphs", self._graph_list(), count=len(diagnosis.graphs))
         listed = {None, *self._listed}
         phases = [phase for phase in picture.phases if phase.compile_id in listed]
         if phases or recording.compiles:
@@ -182,9 +183,9 @@ class Page:
                 height=_height_of(max(levels) - min(levels) + 1 for levels in depths.values()),
                 compiles=self._rows(recording.compiles),
             )
-            yield parts.Section("Compile time", time, "Time")
+            yield Section("Compile time", time, "Time")
 
-    def _calls(self) -> parts.Drawing:
+    def _calls(self) -> Drawing:
         """Each call with what it compiled, and what fell back to eager mode."""
         recording, lanes = self._diagnosis.recording, self._picture.lanes
         compiles = grouped((compile_.call_index, compile_) for compile_ in recording.compiles)
@@ -224,7 +225,7 @@ class Page:
             height=_height_of([1] * len(lanes)),
         )
 
-    def _recompiles(self) -> Iterator[parts.Drawing]:
+    def _recompiles(self) -> Iterator[Drawing]:
         """Functions that were compiled more than once or hit their limit, with their cache entries
         in order.
         """
@@ -248,7 +249,7 @@ class Page:
             diagnosis=diagnosis,
         )
 
-    def _guards(self, sets: Sequence[GuardSet]) -> parts.Drawing:
+    def _guards(self, sets: Sequence[GuardSet]) -> Drawing:
         detailed = [guard_set for guard_set in sets if guard_set.compile_id in self._detailed]
         trees = [parts_of(guard_set) for guard_set in detailed]
         blob = [
@@ -263,7 +264,7 @@ class Page:
             guard_lines=len(trees[0]) if trees else 0,
         )
 
-    def _graph_list(self) -> parts.Drawing:
+    def _graph_list(self) -> Drawing:
         """The graphs, the largest first, with their inputs in the user's words, and all stages on
         the way to Inductor.
         """

@@ -13,7 +13,6 @@ from playwright.sync_api import Page, expect
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import json_of, read_fact
 from graphdoctor.views.html.sourceless import without_source
-from tests.conftest import RECORDED_LOGS
 from tests.factories import diagnosed
 from tests.views.html.conftest import PROGRAM, SECRET, load_everything
 from tests.views.html.made import HOSTILE, ROOT, hostile, render_page, written
@@ -144,15 +143,6 @@ def test_page_without_source_says_so_and_keeps_the_rest(visit, run_here, tmp_pat
     expect(page.locator("#findings .card")).to_have_count(cards)
     page.locator("#graph-view").scroll_into_view_if_needed()
     expect(page.locator("#graph-view .node")).not_to_have_count(0)
-
-
-@pytest.mark.slow
-def test_a_comparison_without_source_shows_no_line_either(run_here, tmp_path, reported):
-    item = RECORDED_LOGS / "2.13.0" / "item"
-    for name, option in (("with.html", "--source"), ("without.html", "--no-source")):
-        run_here("diff", item, reported.recording, "--format", "html", option, "-o", name, status=0)
-    assert SECRET in (tmp_path / "with.html").read_text()
-    assert SECRET not in (tmp_path / "without.html").read_text()
 
 
 @pytest.mark.slow
