@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.bench import EAGER
+from graphdoctor.facts.bench import EAGER, Sweep, Variant
 from graphdoctor.views import measures as words
 from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
 from graphdoctor.views.parts import Drawing
 from graphdoctor.views.words import TOO_NOISY, about_count
 from graphdoctor.wording import factor_text
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.bench import Sweep, Variant
 
 _FAR_APART = 8.0
 """Crossings this many times as far from each other, or sizes, share a logarithmic axis."""

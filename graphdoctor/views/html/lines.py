@@ -39,19 +39,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from graphdoctor.facts.base import whole_sum
-from graphdoctor.facts.stack import ORIGINS, PROGRAM_ORIGINS, Origin, relative
+from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
+from graphdoctor.facts.guards import GuardSet
+from graphdoctor.facts.picture import Picture, SourceText
+from graphdoctor.facts.recording import Frame
+from graphdoctor.facts.stack import ORIGINS, PROGRAM_ORIGINS, Origin, StackEntry, relative
 from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.statements import SourceFile, parsed
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
-    from graphdoctor.facts.guards import GuardSet
-    from graphdoctor.facts.picture import Picture, SourceText
-    from graphdoctor.facts.recording import Frame
-    from graphdoctor.facts.stack import StackEntry
 
 LineState = Literal["graph", "eager", "mixed", "none"]
 

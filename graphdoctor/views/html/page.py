@@ -7,23 +7,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from graphdoctor.facts.base import grouped
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
+from graphdoctor.facts.guards import GuardSet
+from graphdoctor.facts.picture import Phase, Picture
 from graphdoctor.facts.record_kinds import MEANINGS
+from graphdoctor.facts.recording import Compile, Graph
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html.lines import annotate
 from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
 from graphdoctor.wording import counted, join_texts
-
-if TYPE_CHECKING:
-    from graphdoctor.facts.diagnosis import Diagnosis
-    from graphdoctor.facts.guards import GuardSet
-    from graphdoctor.facts.picture import Phase, Picture
-    from graphdoctor.facts.recording import Compile, Graph
 
 _Row = TypeVar("_Row", "Compile", "Graph", "GuardSet")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from graphdoctor.facts.base import grouped
+from graphdoctor.facts.picture import GeneratedCode, Picture
+from graphdoctor.facts.profile import ProfiledKernel, ProfileReport, TimePart
 from graphdoctor.facts.stack import parsed
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.html.highlight import Language, highlighted
@@ -17,12 +19,8 @@ from graphdoctor.views.parts import Blocks, Drawing
 from graphdoctor.views.words import base_name
 from graphdoctor.wording import counted
 
-if TYPE_CHECKING:
-    from graphdoctor.facts.picture import GeneratedCode, Picture
-    from graphdoctor.facts.profile import ProfiledKernel, ProfileReport, TimePart
-
-    Link = Callable[[str, int], tuple[str, str | None]]
-    _Parts = Sequence[tuple[Sequence[str], TimePart]]
+Link = Callable[[str, int], tuple[str, str | None]]
+_Parts = Sequence[tuple[Sequence[str], TimePart]]
 
 _LEAST = 0.002
 """A smaller part of the whole is put together with others."""
