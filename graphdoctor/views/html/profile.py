@@ -20,6 +20,7 @@ from graphdoctor.views.words import base_name
 from graphdoctor.wording import counted
 
 Link = Callable[[str, int], tuple[str, str | None]]
+"""The text of a line and its anchor, None if the page doesn't show it."""
 _Parts = Sequence[tuple[Sequence[str], TimePart]]
 
 _LEAST = 0.002
