@@ -101,8 +101,10 @@ class ProfileDrawings:
         report = self._report
         rest = [(part.name, part.us) for part in words.rest_parts(report) if part.kind != "outside"]
         flames = [("kernels", flame(report.parts, label="kernels", link=self._link, rest=rest))]
+        # A report from elsewhere may name kernels that it doesn't have.
+        phases = {number: kernel.phase for number, kernel in enumerate(report.kernels)}
         for phase in ("forward", "backward") if words.has_backward(report) else ():
-            parts = (part for part in report.parts if report.kernels[part.kernel].phase == phase)
+            parts = (part for part in report.parts if phases.get(part.kernel) == phase)
             flames.append((phase, flame(parts, label=phase, link=self._link)))
         drawn = [(name, root) for name, root in flames if root is not None]
         return self._drawing("profile_modules", elsewhere, is_empty=not drawn, flames=drawn)
