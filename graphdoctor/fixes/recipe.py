@@ -219,39 +219,33 @@ class Place:
         only such one on it.
         """
         source, location = self.source, self.finding.location
-        if self.expression is not None:
-            candidates = [self.expression]
-            if location.end_column is None:
-                # It ends on another line, so it may be any expression that begins there.
-                nodes = [
-                    node for node in walk(self.expression) if isinstance(node, cst.BaseExpression)
-                ]
-                candidates = [
-                    node for node in nodes if source.start(node) == source.start(self.expression)
-                ]
-            return only(
-                [node for node in candidates if is_wanted(node)],
-                f"torch doesn't point to {what}",
-                "elsewhere",
-            )
-        nodes = [node for node in walk(self.statement) if isinstance(node, cst.BaseExpression)]
-        lines = [(source.position(node), node) for node in nodes]
-        candidates = [
-            node
-            for at, node in lines
-            if at.start.line <= location.line <= at.end.line and is_wanted(node)
-        ]
+        if (expression := self.expression) is not None:
+            # Without its end, it ends on another line, so it may be any expression that begins
+            # there.
+            nodes = walk(expression) if location.end_column is None else [expression]
+            start = source.start(expression)
+            pointed = [
+                node
+                for node in nodes
+                if isinstance(node, cst.BaseExpression) and source.start(node) == start
+            ]
+            wanted = [node for node in pointed if is_wanted(node)]
+            return only(wanted, f"torch doesn't point to {what}", "elsewhere")
+        candidates = []
+        for node in walk(self.statement):
+            if isinstance(node, cst.BaseExpression) and is_wanted(node):
+                at = source.position(node)
+                if at.start.line <= location.line <= at.end.line:
+                    candidates.append(node)
         decline_if(not candidates, f"the line doesn't contain {what}", "elsewhere")
         # The innermost of nested expressions runs first.
-        candidates = [
+        innermost = [
             node
             for node in candidates
             if not any(other is not node and other in walk(node) for other in candidates)
         ]
-        return only(
-            candidates,
-            "the line has several such expressions and torch doesn't say which one it means",
-        )
+        several = "the line has several such expressions and torch doesn't say which one it means"
+        return only(innermost, several)
 
     def pointed_call(self, is_wanted: Callable[[cst.Call], object], what: str) -> cst.Call:
         """As ``pointed``, for calls."""

@@ -186,7 +186,7 @@ class _Search:
                 pass
             self._prune()
             check = self._check_elsewhere(self._best)
-            if check is not None and check.verdict == "unproven":
+            if check.verdict == "unproven":
                 return self._doubt(check.reasons)
             if not self._take_back_failing(check) and not self._take_back_moved():
                 return None
@@ -409,10 +409,10 @@ class _Search:
         self._log.take_back([blamed], "makes it worse" if is_worse else "moved", (how,))
         self._log.take_back([fix for fix in last.fixes[count:] if fix is not blamed])
 
-    def _check_elsewhere(self, best: State) -> Check | None:
-        """Run a program with fixes under the user's backend; None if trials compile with it."""
-        if not best.applied or not self._backend.is_another:
-            return None
+    def _check_elsewhere(self, best: State) -> Check:
+        """Run a program with fixes under the user's backend."""
+        if not best.applied:
+            return Check("verified")
         return self._backend.check(best.program, drops_output=best.drops_output)
 
     def _doubt(self, reasons: Reasons) -> None:
@@ -424,10 +424,10 @@ class _Search:
     def _under(self, reasons: Reasons) -> Reason:
         return because("under", self._backend.name, *reasons)
 
-    def _take_back_failing(self, check: Check | None) -> bool:
+    def _take_back_failing(self, check: Check) -> bool:
         """Take back the fix that fails under the user's backend, if one does."""
         best = self._best
-        if check is None or check.verdict == "verified":
+        if check.verdict == "verified":
             return False
         blamed, reason = best.fixes[-1], self._under(check.reasons)
         if len(best.applied) > 1:
@@ -477,8 +477,8 @@ class _Search:
         more, self._best = self._best, start
         if fixes := more.fixes[len(start.applied) :]:
             check = self._check_elsewhere(more)
-            is_checked = check is None or check.verdict == "verified"
-            reasons = objection(more.program) if check is None or is_checked else check.reasons
+            is_checked = check.verdict == "verified"
+            reasons = objection(more.program) if is_checked else check.reasons
             if is_checked and not reasons:
                 self._best = more
             else:
@@ -527,9 +527,9 @@ class _Search:
         fewer = self._run_fewer(state if state and state.applied else None)
         if fewer is None or self._log.has_moved_break(fewer):
             return None
-        check = self._check_elsewhere(fewer)
-        is_slow = self._slower(Program(), fewer.program) is not None
-        return None if is_slow or (check is not None and check.verdict != "verified") else fewer
+        if self._check_elsewhere(fewer).verdict != "verified":
+            return None
+        return fewer if self._slower(Program(), fewer.program) is None else None
 
     def _slow_fix(self, best: State) -> tuple[Candidate, Reason, Reason] | None:
         """Find the fix to blame if all of them make the call plainly longer; returns what it does,
@@ -641,10 +641,9 @@ class _Search:
         judged = trial.change.judge_patch(self._trials.reference)
         if judged.verdict != "verified" and judged.if_faster is None:
             return judged
-        if self._backend.is_another:
-            check = self._backend.check(program, drops_output=False)
-            if check.verdict != "verified":
-                return replace(judged, verdict=check.verdict, reasons=(self._under(check.reasons),))
+        check = self._backend.check(program, drops_output=False)
+        if check.verdict != "verified":
+            return replace(judged, verdict=check.verdict, reasons=(self._under(check.reasons),))
         if not self._options.is_timed:
             return judged
         if (times := self._slower(before, program)) is not None:

@@ -7,6 +7,7 @@ crash or use up memory.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from pathlib import Path
@@ -43,18 +44,17 @@ def write_program(
     """
     path = folder / file_name(architecture)
     made: dict[str, Any] = {"path": str(path), "library": library, "architecture": architecture}
-    if (
-        library in LIBRARIES
-        and version is not None
-        and _is_written(path, library, version, architecture)
-    ):
-        return Program(**made, version=version, parameters=None)
+    if library in LIBRARIES and version is not None:
+        header = program_header(
+            library=library, version=version, architecture=architecture, graphdoctor=__version__
+        )
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if path.read_text(encoding="utf-8").startswith(header):
+                return Program(**made, version=version, parameters=None)
     events, refusal = _asked(library, setup, architecture, path)
     if refusal is None and "refused" in events:
-        refused = events["refused"]
-        refusal = Refusal(
-            kind=refused["kind"], message=refused["message"], traceback=refused["traceback"]
-        )
+        names = ("kind", "message", "traceback")
+        refusal = Refusal(**{name: events["refused"][name] for name in names})
     if refusal is not None:
         return refusal
     return Program(
@@ -65,16 +65,6 @@ def write_program(
 def file_name(architecture: str) -> str:
     """Name the file of an architecture's program as a module can be called."""
     return "".join(letter if letter.isalnum() else "_" for letter in architecture) + ".py"
-
-
-def _is_written(path: Path, library: str, version: str, architecture: str) -> bool:
-    header = program_header(
-        library=library, version=version, architecture=architecture, graphdoctor=__version__
-    )
-    try:
-        return path.read_text(encoding="utf-8").startswith(header)
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _asked(
