@@ -181,12 +181,7 @@ class Untouched:
             is_message = kind == "stderr" and "stderr" not in beside_kinds
             if self.covers(difference) or is_message:
                 continue
-            is_dropped = (
-                difference.change in ("fewer", "fewer_and_numbers")
-                if kind in self.unstable_numbers
-                else kind != "state" and difference.change == "fewer"
-            )
-            if drops_output and is_dropped:
+            if drops_output and self._is_dropped(difference):
                 if (expected or {}).get(kind) != difference:
                     dropped.append(difference)
             elif kind not in self.compiled_differs:
@@ -216,14 +211,18 @@ class Untouched:
                 return "changes results", (because("differs", attacked.dropped[0]),)
             kinds = {difference.kind for difference in dropped}
             dropped += [item for item in attacked.dropped if item.kind not in kinds]
-        if attacked is not None and attacked.exceptions:
-            # Those that are raised in place of the program's.
-            parts = (
-                because("message", *(item.raised or ("", "")), int(item.is_compiled))
-                for item in attacked.exceptions
-            )
-            return "verified", (*notes, *_dropped(dropped), because("exceptions", *parts))
-        return "verified", (*notes, *_dropped(dropped))
+        # Exceptions that are raised in place of the program's.
+        raised = [
+            because("message", *(item.raised or ("", "")), int(item.is_compiled))
+            for item in (attacked.exceptions if attacked else ())
+        ]
+        exceptions = [because("exceptions", *raised)] if raised else []
+        return "verified", (*notes, *_dropped(dropped), *exceptions)
+
+    def _is_dropped(self, difference: Difference) -> bool:
+        if difference.kind not in self.unstable_numbers:
+            return difference.kind != "state" and difference.change == "fewer"
+        return difference.change in ("fewer", "fewer_and_numbers")
 
 
 def _dropped(dropped: list[Difference]) -> list[Reason]:

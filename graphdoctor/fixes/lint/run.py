@@ -372,29 +372,21 @@ def lint_files(
     function_count = total = 0
     files = list(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))  # noqa: PTH100 - links stay links
     for path in files:
-        line = None
-        try:
-            text, tree = _parsed(path, (texts or {}).get(path))
-        except OSError as error:
-            message = f"can't be read: {error.strerror}"
-        except SyntaxError as error:
-            message, line = f"can't be parsed: {error.msg}", error.lineno
-        except (ValueError, RecursionError, MemoryError) as error:
-            message = f"can't be parsed: {error}"
-        else:
-            functions = recorded.functions.get(path, frozenset())
-            if functions or ("torch" in text and "compile" in text):
-                findings, count = _File(path, text, tree, root).findings(functions)
-                function_count, total = function_count + count, total + len(findings)
-                comments = comments_in(text)
-                unignored += [
-                    finding
-                    for finding in findings
-                    if all(comment.code_for(finding) is None for comment in comments)
-                ]
+        content = _read(path, (texts or {}).get(path), shown_from)
+        if isinstance(content, UnreadableFile):
+            unreadable.append(content)
             continue
-        shown = relative(str(path), shown_from)
-        unreadable.append(UnreadableFile(file=shown, line=line, message=message))
+        text, tree = content
+        functions = recorded.functions.get(path, frozenset())
+        if functions or ("torch" in text and "compile" in text):
+            findings, count = _File(path, text, tree, root).findings(functions)
+            function_count, total = function_count + count, total + len(findings)
+            comments = comments_in(text)
+            unignored += [
+                finding
+                for finding in findings
+                if all(comment.code_for(finding) is None for comment in comments)
+            ]
     # Settings that prevent a cause, and where they are.
     names = {name for finding in unignored for name in _SWITCHES.get(finding.code, ())}
     places = dict.fromkeys(names & recorded.settings, "the recording")
@@ -442,11 +434,22 @@ def _shown(findings: Sequence[Finding], root: Path, shown_from: Path) -> tuple[F
     )
 
 
-def _parsed(path: Path, text: str | None) -> tuple[str, ast.Module]:
-    if text is None:
-        content = path.read_bytes()
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-        text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python itself will warn about invalid escapes
-        return text, ast.parse(text, str(path))
+def _read(
+    path: Path, text: str | None, shown_from: Path
+) -> tuple[str, ast.Module] | UnreadableFile:
+    line = None
+    try:
+        if text is None:
+            content = path.read_bytes()
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+            text = io.TextIOWrapper(io.BytesIO(content), encoding).read()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python itself will warn about invalid escapes
+            return text, ast.parse(text, str(path))
+    except OSError as error:
+        message = f"can't be read: {error.strerror}"
+    except SyntaxError as error:
+        message, line = f"can't be parsed: {error.msg}", error.lineno
+    except (ValueError, RecursionError, MemoryError) as error:
+        message = f"can't be parsed: {error}"
+    return UnreadableFile(file=relative(str(path), shown_from), line=line, message=message)
