@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.fixes.patch import LineMap, merged, unified, unified_bytes
+from graphdoctor.facts.run import Setting
+from graphdoctor.fixes.patch import (
+    Candidate,
+    FileChange,
+    LineMap,
+    compatible,
+    merged,
+    unified,
+    unified_bytes,
+    with_fixes,
+)
+from graphdoctor.trials.program import Program, RunChange
 from tests.each import for_each
 
 BASE = b"""\
@@ -227,3 +238,41 @@ class TestApplying:
         )
         assert applied(command, tmp_path, BASE, "m.py", diff) == edited(FIRST)
         assert (tmp_path / "other.py").read_bytes() == edited(THIRD)
+
+
+NUMBERS = b"".join(b"a%d = %d\n" % (number, number) for number in range(1, 10))
+
+
+def doubling(path: Path, *lines: int, base: bytes = NUMBERS) -> Candidate:
+    """An edit that doubles what lines assign."""
+    texts = base.splitlines(keepends=True)
+    for line in lines:
+        texts[line - 1] = texts[line - 1].replace(b"\n", b" * 2\n")
+    edits = (FileChange(path, base, b"".join(texts)),)
+    return Candidate(f"Double {lines}", "code", is_safe=True, edits=edits)
+
+
+def setting(name: str) -> Candidate:
+    change = RunChange(settings=(Setting(name=name, value=True),), setup=("import a",))
+    return Candidate(name, "config", is_safe=True, change=change)
+
+
+def test_fixes_of_a_program_are_put_together(tmp_path):
+    path, other = tmp_path / "model.py", tmp_path / "other.py"
+    fixes = (doubling(path, 2), setting("x"), doubling(path, 7), setting("y"))
+    program = with_fixes(Program({other: b"kept = 1\n"}), fixes)
+    content = NUMBERS.replace(b"= 2\n", b"= 2 * 2\n").replace(b"= 7\n", b"= 7 * 2\n")
+    assert program.content == {other: b"kept = 1\n", path: content}
+    assert program.change.config == {"x": True, "y": True}
+    assert program.change.lines == ("import a",)
+    # An edit on top of another stands for both.
+    program = with_fixes(program, (doubling(path, 2, 3, base=content),))
+    assert program.content[path].splitlines()[1:3] == [b"a2 = 2 * 2 * 2", b"a3 = 3 * 2"]
+
+
+def test_first_of_overlapping_edits_is_kept_per_file(tmp_path):
+    one, other = tmp_path / "one.py", tmp_path / "other.py"
+    proposals = [
+        doubling(one, 2, 3), setting("x"), doubling(one, 3), doubling(other, 3), doubling(one, 8)
+    ]  # fmt: skip
+    assert compatible(proposals) == [*proposals[:2], *proposals[3:]]

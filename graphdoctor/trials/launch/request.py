@@ -19,22 +19,18 @@ from graphdoctor.trials.launch.discover import holds_no_target, script_hint
 from graphdoctor.wording import did_you_mean, near_names
 
 DTYPES = {
-    **{
-        "f32": "float32",
-        "f64": "float64",
-        "f16": "float16",
-        "bf16": "bfloat16",
-        "i64": "int64",
-        "i32": "int32",
-    },
-    **{
-        "i16": "int16",
-        "i8": "int8",
-        "u8": "uint8",
-        "bool": "bool",
-        "b8": "bool",
-        "c64": "complex64",
-    },
+    "f32": "float32",
+    "f64": "float64",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+    "b8": "bool",
+    "c64": "complex64",
     "c128": "complex128",
 }
 """dtypes of ``--input``, torch's own abbreviations."""
