@@ -97,21 +97,13 @@ class TrialLog:
         cold_compile: ColdCompile | None = None,
     ) -> None:
         """Note a fix that was tried."""
-        after = trial.observed
         entry = self._add(finding, trial.fix, trial.state, number)
         entry.instead = judged.instead
         entry.update(
-            verdict=judged.verdict,
-            reasons=judged.reasons,
+            **trial.outcome(judged),
             before=trial.state.observed.measures,
-            after=after.measures if after.is_finished else None,
-            sites_gone=judged.gone,
-            sites_new=judged.new,
-            recording=after.name,
             backend=cold_compile.backend if cold_compile else self._trials.trial_backend,
             cold_compile=cold_compile,
-            compared=after.compared,
-            attacked=after.attacked,
         )
         self._settled.add(entry.mark)
 

@@ -612,25 +612,14 @@ class _Search:
         else:
             trial = Trial(self._untouched, fix, [])
             trials.run_each([trial], "patch")
-            observed = trial.observed
             places, is_none_run = trials.lines_not_run(fix)
             judged = self._judge_patch(trial)
             if judged.verdict in WORKING and is_none_run:
                 reason = because("not_run", *places[:1])
                 judged = replace(judged, verdict="unproven", reasons=(reason,))
             if judged.verdict in WORKING:
-                self._best = self._untouched.joined([fix], observed)
-            tried = tried.replace(
-                verdict=judged.verdict,
-                reasons=judged.reasons,
-                after=observed.measures if observed.is_finished else None,
-                sites_gone=judged.gone,
-                sites_new=judged.new,
-                lines_not_run=places,
-                compared=observed.compared,
-                attacked=observed.attacked,
-                recording=observed.name,
-            )
+                self._best = self._untouched.joined([fix], trial.observed)
+            tried = tried.replace(**trial.outcome(judged), lines_not_run=places)
         result = self._treated()
         treatment = result.treatment.replace(patch=tried, diff=self._diff(fix.edits))
         return replace(result, treatment=treatment)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
@@ -142,6 +142,20 @@ class Trial:
     def drops_output(self) -> bool:
         """Check whether the program may print less."""
         return self.fix.drops_output or self.state.drops_output
+
+    def outcome(self, judged: Judgment) -> dict[str, Any]:
+        """The fields of a ``TrialOutcome``."""
+        observed = self.observed
+        return {
+            "verdict": judged.verdict,
+            "reasons": judged.reasons,
+            "after": observed.measures if observed.is_finished else None,
+            "sites_gone": judged.gone,
+            "sites_new": judged.new,
+            "recording": observed.name,
+            "compared": observed.compared,
+            "attacked": observed.attacked,
+        }
 
 
 def added(fix: Candidate, before: Program) -> tuple[Program, Program]:
