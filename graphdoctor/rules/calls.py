@@ -105,7 +105,11 @@ class PrintOrLog(BreakRule, code="GD101"):
     def suggested(self, site: BreakSite) -> Fixes:
         yield from guard_while_compiling(site, is_safe=True)
         if _is_print(site):
-            yield _in_list("reorderable" if _is_reorderable(site) else "ignore", "print")
+            types = re.findall(r"\.(\w+)'>", site.torch_context)
+            # torch 2.13 reorders a print with keywords, 2.15 doesn't.
+            has_keywords = not site.torch_context.endswith(" False")
+            is_reorderable = set(types) <= _REORDERABLE and not has_keywords
+            yield _in_list("reorderable" if is_reorderable else "ignore", "print")
         elif _is_warning(site):
             # torch can call a warning later that has a text alone.
             call = site.bare_call
@@ -145,12 +149,6 @@ def _logger_method(site: BreakSite) -> str | None:
 
 def _is_print(site: BreakSite) -> bool:
     return site.torch_context.startswith("builtin print ")
-
-
-def _is_reorderable(site: BreakSite) -> bool:
-    types = re.findall(r"\.(\w+)'>", site.torch_context)
-    # torch 2.13 reorders a print with keywords, 2.15 doesn't.
-    return set(types) <= _REORDERABLE and site.torch_context.endswith(" False")
 
 
 def _is_warning(site: BreakSite) -> bool:
@@ -283,7 +281,10 @@ class SkippedFunction(BreakRule, code="GD105"):
             yield code_fix("Read the clock outside the compiled function, around its call")
         else:
             yield call_before(site, name)
-            if is_native and not _is_standard(site):
+            # Python's and torch's own functions have no tensor code to wrap.
+            root = (site.in_context(r"module: ([^,]+),") or "").partition(".")[0]
+            is_standard = root in (*sys.stdlib_module_names, "torch", "<unknown module>")
+            if is_native and not is_standard:
                 title = f"If `{name}` computes tensors, wrap it with `torch.library.custom_op` and `register_fake`"
                 yield code_fix(title, "PyTorch user guide: custom operators")
         yield OWN_FUNCTION
@@ -294,12 +295,6 @@ def _is_left_over(site: BreakSite) -> bool:
     arguments.
     """
     return site.in_context(r"module: <unknown module>, qualname: (Tensor\.)") is not None
-
-
-def _is_standard(site: BreakSite) -> bool:
-    """Return whether the function belongs to Python or torch, so it has no tensor code to wrap."""
-    root = (site.in_context(r"module: ([^,]+),") or "").partition(".")[0]
-    return root in sys.stdlib_module_names or root in ("torch", "<unknown module>")
 
 
 def _function(site: BreakSite) -> str:

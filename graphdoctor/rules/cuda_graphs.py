@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.expressions import expression
@@ -59,6 +59,7 @@ _HOW: dict[CudaGraphSkipKind, tuple[str, ...]] = {
     "non_tensor_input": ("Pass it as a tensor, or read it from the module",),
     "rerecording": ("Pass the same tensors in every call, and write new values into them",),
 }
+_NO_DEVICE = "CUDA graphs were asked for, but"
 _SKIP_DYNAMIC = "torch._inductor.config.triton.cudagraph_skip_dynamic_graphs"
 _IN_PLACE = re.compile(
     r".*(?<!_)_|_?operator\.(setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift))"
@@ -129,18 +130,21 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
 
     def findings(self, view: RecordingView) -> Findings:
         if (graphs := view.recording.cuda_graphs) is not None:
-            yield from self._of(graphs.skipped, view, is_whole=True)
-            yield from self._of(graphs.left_out, view, is_whole=False)
+            yield from self._of(graphs.skipped, view, "torch doesn't record a CUDA graph", _WHY)
+            yield from self._of(graphs.left_out, view, "torch splits a CUDA graph", _WHY_SPLIT)
 
     def _of(
-        self, every: Iterable[CudaGraphSkip], view: RecordingView, *, is_whole: bool
+        self,
+        every: Iterable[CudaGraphSkip],
+        view: RecordingView,
+        what: str,
+        reasons: Mapping[CudaGraphSkipKind, str],
     ) -> Findings:
-        """Return those of one kind at one line are one finding."""
-        what = "torch doesn't record a CUDA graph" if is_whole else "torch splits a CUDA graph"
+        """Yield a finding for each kind at each line."""
         for skips in grouped(((skip.kind, skip.file, skip.line), skip) for skip in every).values():
             first = skips[0]
             entry = view.place(first.file, first.line, first.compile_id)
-            why = (_WHY if is_whole else _WHY_SPLIT).get(first.kind, "see torch's reason")
+            why = reasons.get(first.kind, "see torch's reason")
             if first.kind == "mutation" and (written := _written(view.recording)):
                 why = f"it writes to {names(map(expression, written))}"
                 if view.line(first.file, first.line) is None:
@@ -151,9 +155,7 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
             yield self.finding(
                 view,
                 entry,
-                f"CUDA graphs were asked for, but {why}"
-                if first.kind == "no_device"
-                else f"{what}: {why}",
+                f"{_NO_DEVICE if first.kind == 'no_device' else f'{what}:'} {why}",
                 skips,
                 torch_reason=first.reason,
                 severity=self.severity if first.is_on_gpu else "info",
@@ -161,7 +163,7 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
                 fixes=_fixes(
                     first.kind,
                     view.recording.target.compile_arguments.get("mode"),
-                    is_whole=is_whole,
+                    is_whole=reasons is _WHY,
                 ),
                 cuda_graph_skip=first,
             )

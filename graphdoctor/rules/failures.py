@@ -200,8 +200,11 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
                 continue
             # Dynamo asks the program's values for their length, class, … while it traces and writes
             # guards.
-            error = errors.get(compile_.call_index or 0)
-            raised = None if error is None else _raised_in(error.traceback)
+            error, raised = errors.get(compile_.call_index or 0), None
+            lines = [] if error is None else TRACEBACK_LINE.findall(error.traceback)
+            for file, number, name, _ in lines[-1:]:
+                if not _NOT_THE_PROGRAM_S.search(file):
+                    raised = name, f"{Path(file).name}:{number}"
             entry = innermost(failure.stack) or _definition(compile_, view)
             fixes = [keep_out(entry)] if failure.stack else []
             if failure.type == "GuardOnDataDependentSymNode":
@@ -224,16 +227,6 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
                 user_stack=failure.stack,
                 fixes=fixes,
             )
-
-
-def _raised_in(traceback: str) -> tuple[str, str] | None:
-    """Return the function that raised an exception, and its line; None if it is torch's or
-    Python's.
-    """
-    for file, line, name, _ in TRACEBACK_LINE.findall(traceback)[-1:]:
-        if not _NOT_THE_PROGRAM_S.search(file):
-            return name, f"{Path(file).name}:{line}"
-    return None
 
 
 class UserError(RecordingRule, code="GD901", severity="error"):

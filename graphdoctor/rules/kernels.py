@@ -1,35 +1,31 @@
-"""Rules about the time of kernels: GD503, GD506, GD508 to GD510."""
+"""Rules about the time of kernels: GD503, GD506, GD508 to GD510.
+
+Comes in: what a profile recorded, beside kernels and graphs. A kernel of generated code has the
+time of all its runs, and a line the time of the kernels that are about it.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.diagnosis import Cost
-from graphdoctor.facts.fixes import SnippetPlace
+from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare, KernelTime
-from graphdoctor.facts.profiled import InductorOperation, Profiled
-from graphdoctor.facts.recording import Graph, GraphNode, Recording
+from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
+from graphdoctor.facts.recording import Graph, GraphNode
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.diagnosis.kernel_times import (
-    CLEAR,
-    TimedKernel,
-    at_lines,
-    by_line,
-    call_us,
-    library_operations,
-    lines_by_kernel,
-    mostly,
-    timed_kernels,
-)
 from graphdoctor.rules.toolkit import (
     Findings,
-    Fixes,
     RecordingRule,
     RecordingView,
+    bytes_text,
     code_fix,
     config_fix,
     counted,
@@ -42,9 +38,106 @@ from graphdoctor.rules.toolkit import (
 )
 from graphdoctor.wording import duration, listed
 
+_CLEAR = 0.05
+"""A share of the call that's worth a finding: less than that can't be told from noise once it is
+gone."""
+_MOSTLY = 0.9
+"""Of the elements that a kernel's operations work on."""
 _MIN_LIBRARY_SHARE = 0.8
 _MIN_NAMED = 0.2
 _MAX_NAMES = 2
+_IN_LIBRARY = ("library", "template")
+
+_Operations = Sequence[InductorOperation]
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A call of a kernel in generated code, with all its runs in the profiled call.
+
+    Args:
+        graph: Whose code it is in.
+        call: The call.
+        us: Microseconds of all runs.
+        runs: How often it ran.
+        is_copy: What ran copies memory.
+        names: What the profiler calls it.
+    """
+
+    graph: InductorGraph
+    call: InductorKernel
+    us: float
+    runs: int
+    is_copy: bool
+    names: frozenset[str]
+
+    @property
+    def operations(self) -> _Operations:
+        """Return the operations that it computes."""
+        return [self.graph.operations[number] for number in self.call.operations]
+
+
+def _kernels(profiled: Profiled) -> list[_Kernel]:
+    """Return the kernels of all graphs, the most costly first."""
+    runs_of = grouped(
+        ((matched.graph, matched.kernel), (matched.us, profiled.call.kernels[matched.run]))
+        for matched in profiled.matched
+        if matched.graph is not None and matched.kernel is not None
+    )
+    kernels = [
+        _Kernel(
+            profiled.graphs[number],
+            profiled.graphs[number].kernels[call],
+            us=sum(us for us, _ in runs),
+            runs=len(runs),
+            is_copy=all(run.kind == "copy" for _, run in runs),
+            names=frozenset(run.name for _, run in runs),
+        )
+        for (number, call), runs in runs_of.items()
+    ]
+    return sorted(kernels, key=lambda kernel: -kernel.us)
+
+
+def _call_us(profiled: Profiled) -> float:
+    """Return what the call takes, or its kernels if these were measured to take longer."""
+    kernels_us = sum(kernel.us for kernel in profiled.call.kernels)
+    return max(statistics.median(profiled.call.times_us), kernels_us)
+
+
+def _is_mostly(operations: _Operations, some: _Operations) -> bool:
+    """Return whether a kernel works on next to nothing but some of its operations: Inductor also
+    fuses what is independent.
+    """
+    if len(some) == len(operations):
+        return bool(some)
+    all_elements = whole_sum(operation.elements for operation in operations)
+    elements = sum(operation.elements or 0 for operation in some)
+    return all_elements is not None and elements >= _MOSTLY * all_elements
+
+
+def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperation, float]]:
+    """Operations that come from a line, each with its part of their kernel's time; together these
+    are 1.
+
+    Parts are in proportion to the elements that each works on: of the largest tensor that it takes
+    or makes. If that is unknown of one, all are equal.
+    """
+    placed = [operation for operation in operations if operation.stack]
+    sizes = [operation.elements or 0 for operation in placed]
+    if not all(sizes):
+        sizes = [1] * len(placed)
+    return [(operation, size / sum(sizes)) for operation, size in zip(placed, sizes, strict=True)]
+
+
+def _by_line(
+    kernels: Iterable[_Kernel], about: Callable[[_Kernel], _Operations]
+) -> dict[StackEntry, float]:
+    """Lines with the time of their kernels, the most costly first."""
+    times: defaultdict[StackEntry, float] = defaultdict(float)
+    for kernel in kernels:
+        for operation, part in parts(about(kernel)):
+            times[operation.stack[-1]] += kernel.us * part
+    return dict(sorted(times.items(), key=lambda item: -item[1]))
 
 
 class LibraryCalls(RecordingRule, code="GD503", severity="info"):
@@ -93,20 +186,33 @@ class LibraryCalls(RecordingRule, code="GD503", severity="info"):
     guide = "torch/_inductor/__init__.py, 2.13"
 
     def findings(self, view: RecordingView) -> Findings:
-        kernels, frame = view.recording.kernels, view.main_frame
+        recording, frame = view.recording, view.main_frame
+        kernels, profiled = recording.kernels, recording.profiled
         if kernels is None or frame is None or not kernels.region_runs:
             return
         library_us = kernels.library_us or 0.0
         share = library_us / kernels.call_us
         if share < _MIN_LIBRARY_SHARE:
             return
-        lines = _library_lines(view.recording.profiled)
-        entry, *others = lines or [frame.entry]
-        where = ", at this line" if lines else ""
+        shares: dict[StackEntry, float] = {}
+        if profiled is not None:
+            calls = [kernel for kernel in _kernels(profiled) if kernel.call.kind == "library"]
+            times_us = _by_line(calls, lambda kernel: kernel.operations)
+            shares = {line: us / _call_us(profiled) for line, us in times_us.items()}
+        entry, *others = shares or [frame.entry]
+        where = ", at this line" if shares else ""
         where += f" and {counted(len(others), 'other')}" if others else ""
         library = [kernel for kernel in kernels.largest if kernel.kind == "library"]
         large = [f"`{kernel.name}`" for kernel in library if kernel.us >= _MIN_NAMED * library_us]
         mostly_of = f", mostly {' and '.join(large[:_MAX_NAMES])}" if large else ""
+        fixes = []
+        inputs = (item for graph in recording.graphs for item in graph.inputs or ())
+        if any(item.dtype == "f32" for item in inputs):
+            if kernels.device == "cuda":
+                fixes.append(_TF32)
+            title = f"Use a smaller dtype: {in_bfloat16(kernels.device)}"
+            fixes.append(code_fix(title, "PyTorch documentation: torch.amp"))
+        why = "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows"
         yield self.finding(
             view,
             entry,
@@ -114,36 +220,15 @@ class LibraryCalls(RecordingRule, code="GD503", severity="info"):
             "torch.compile can't fuse them, and without all the rest the call would be only "
             f"{factor_text(1 / share)} faster",
             count=sum(kernel.count for kernel in library),
-            related=[(line, f"{percent(lines[line])} of the call") for line in others],
-            fixes=_library_fixes(kernels, view.recording),
+            related=[(line, f"{percent(shares[line])} of the call") for line in others],
+            fixes=[*fixes, *max_autotune(recording, why)],
         )
 
 
-def _library_lines(profiled: Profiled | None) -> dict[StackEntry, float]:
-    """Lines with the shares of the call that their library calls take, the largest first; empty
-    without a profile.
-    """
-    if profiled is None:
-        return {}
-    calls = [kernel for kernel in timed_kernels(profiled) if kernel.kernel.kind == "library"]
-    times, whole_us = by_line(calls, lambda kernel: kernel.operations), call_us(profiled)
-    return {line: us / whole_us for line, us in times.items()}
-
-
-def _library_fixes(kernels: KernelShare, recording: Recording) -> Fixes:
-    inputs = (item for graph in recording.graphs for item in graph.inputs or ())
-    if any(item.dtype == "f32" for item in inputs):
-        if kernels.device == "cuda":
-            title = (
-                "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')"
-            )
-            yield config_fix(title, 'PyTorch documentation: "Numerical accuracy"')
-        title = f"Use a smaller dtype: {in_bfloat16(kernels.device)}"
-        yield code_fix(title, "PyTorch documentation: torch.amp")
-    why = "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows"
-    yield from max_autotune(recording, why)
-
-
+_TF32 = config_fix(
+    "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')",
+    'PyTorch documentation: "Numerical accuracy"',
+)
 _ALMOST_NOTHING = 10
 """So many times as long as what they replaced: that is then what the library's own kernels differ
 by."""
@@ -218,7 +303,13 @@ class SlowerKernels(RecordingRule, code="GD506"):
         kernels_us, eager_us = now.kernels_us or 0.0, before.kernels_us or math.inf
         if now.device != before.device or kernels_us < _MIN_RATIO[now.device] * eager_us:
             return
-        lines = {} if recording.profiled is None else lines_by_kernel(recording.profiled)
+        lines: dict[str, list[CodeLine]] = {}
+        if recording.profiled is not None:
+            kernels = _kernels(recording.profiled)
+            by_name = grouped((name, kernel) for kernel in kernels for name in kernel.names)
+            for name, alike in by_name.items():
+                entries = _by_line(alike, lambda kernel: kernel.operations)
+                lines[name] = [CodeLine(file=entry.file, line=entry.line) for entry in entries]
         slower_us = kernels_us - eager_us
         clauses = (
             _comparison(now, before, kernels_us / eager_us),
@@ -317,6 +408,47 @@ def _has_fast_path(kernels: Iterable[KernelTime]) -> bool:
     return any(_FAST_PATH in operation for kernel in kernels for operation in kernel.within)
 
 
+class _AtLines(RecordingRule):
+    """A rule about the lines whose kernels take long."""
+
+    def at_lines(
+        self,
+        view: RecordingView,
+        profiled: Profiled,
+        kernels: Sequence[_Kernel],
+        about: Callable[[_Kernel], _Operations],
+        *,
+        what: str,
+        subject: str,
+        fix: Fix,
+    ) -> Findings:
+        """Return what kernels take at the lines that they are about, if that is clear; the most
+        costly line is the finding's.
+        """
+        lines, whole_us = _by_line(kernels, about), _call_us(profiled)
+        us, runs = sum(kernel.us for kernel in kernels), sum(kernel.runs for kernel in kernels)
+        if not lines or us < _CLEAR * whole_us:
+            return
+        entry, *others = lines
+        moved = whole_sum(
+            None if kernel.call.bytes is None else kernel.call.bytes * kernel.runs
+            for kernel in kernels
+        )
+        traffic = "" if moved is None else f", {bytes_text(moved)} of memory traffic"
+        share = us / whole_us
+        yield self.finding(
+            view,
+            entry,
+            f"{what} take {percent(share)} of a steady call ({counted(runs, 'kernel')}{traffic})",
+            [kernel.graph for kernel in kernels],
+            count=runs,
+            related=[(line, f"{percent(lines[line] / whole_us)} of the call") for line in others],
+            subject=subject,
+            cost=Cost(call_us=us, call_from="profile", share=share),
+            fixes=[fix],
+        )
+
+
 _COPY = "aten.clone.default"
 _COPIES = frozenset({_COPY, "aten.copy.default"})
 _IN_LAYOUT = code_fix(
@@ -330,7 +462,7 @@ _LEAVE_OUT = code_fix(
 )
 
 
-class LayoutCopies(RecordingRule, code="GD508"):
+class LayoutCopies(_AtLines, code="GD508"):
     """Kernels that compute nothing: they copy tensors into another layout.
 
     ## What it finds
@@ -378,13 +510,18 @@ class LayoutCopies(RecordingRule, code="GD508"):
     def findings(self, view: RecordingView) -> Findings:
         if (profiled := view.recording.profiled) is None:
             return
-        copies = grouped(
-            (bool(_of_library(kernel)), kernel)
-            for kernel in timed_kernels(profiled)
-            if _only_copies(kernel)
-        )
-        for is_for_library in (True, False):
-            kernels = copies.get(is_for_library, [])
+        copies: dict[bool, list[_Kernel]] = {True: [], False: []}
+        for kernel in _kernels(profiled):
+            of_library = _of_library(kernel)
+            copying = [
+                operation
+                for operation in kernel.operations
+                if operation in of_library or operation.target in _COPIES
+            ]
+            is_copy = kernel.call.kind == "pointwise" or kernel.is_copy
+            if is_copy and _is_mostly(kernel.operations, copying):
+                copies[bool(of_library)].append(kernel)
+        for is_for_library, kernels in copies.items():
             operations = {
                 operation.operation.rpartition(".")[0]: None
                 for kernel in kernels
@@ -395,34 +532,20 @@ class LayoutCopies(RecordingRule, code="GD508"):
             if is_for_library:
                 what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
                 subject, fix = "library", _IN_LAYOUT
-            yield from at_lines(
-                self, view, kernels, _about, call_us(profiled), what=what, subject=subject, fix=fix
+            yield from self.at_lines(
+                view, profiled, kernels, _about, what=what, subject=subject, fix=fix
             )
 
 
-def _only_copies(kernel: TimedKernel) -> bool:
-    if not kernel.operations or (kernel.kernel.kind != "pointwise" and not kernel.is_copy):
-        return False
-    of_library = _of_library(kernel)
-    copies = [
-        operation
-        for operation in kernel.operations
-        if operation in of_library or operation.target in _COPIES
-    ]
-    return mostly(kernel.operations, copies)
-
-
-def _of_library(kernel: TimedKernel) -> Sequence[InductorOperation]:
+def _of_library(kernel: _Kernel) -> _Operations:
     """Return the operations of a library that a copy is for: it copies what these read or make."""
-    of_library = library_operations(kernel.graph)
-    return [
-        kernel.graph.operations[number]
-        for number in kernel.kernel.operations
-        if number in of_library
-    ]
+    graph = kernel.graph
+    calls = (call for call in graph.kernels if call.kind in _IN_LIBRARY)
+    of_library = {number for call in calls for number in call.operations}
+    return [graph.operations[number] for number in kernel.call.operations if number in of_library]
 
 
-def _about(kernel: TimedKernel) -> Sequence[InductorOperation]:
+def _about(kernel: _Kernel) -> _Operations:
     return _of_library(kernel) or kernel.operations
 
 
@@ -440,7 +563,7 @@ _IN_FLOAT32 = code_fix(
 )
 
 
-class DtypeCasts(RecordingRule, code="GD509"):
+class DtypeCasts(_AtLines, code="GD509"):
     """Kernels that only cast tensors to another dtype, and lines that make float64 of float32.
 
     ## What it finds
@@ -491,53 +614,41 @@ class DtypeCasts(RecordingRule, code="GD509"):
     def findings(self, view: RecordingView) -> Findings:
         if (profiled := view.recording.profiled) is None:
             return
-        kernels, whole_us = timed_kernels(profiled), call_us(profiled)
-        casting = list(filter(_only_casts, kernels))
+        kernels = _kernels(profiled)
+        casting = [
+            kernel
+            for kernel in kernels
+            if (kernel.call.kind in ("pointwise", "reduction") or kernel.is_copy)
+            and _casts_of(kernel)
+            and _is_mostly(
+                kernel.operations,
+                [each for each in kernel.operations if each.target in (*_CASTS, _COPY)],
+            )
+        ]
         kinds = {
-            (cast.input_dtypes[0], cast.dtype)
+            f" from {cast.input_dtypes[0]} to {cast.dtype}"
             for kernel in casting
             for cast in _casts_of(kernel)
             if cast.input_dtypes and cast.dtype
         }
-        which = "".join(f" from {old} to {new}" for old, new in kinds) if len(kinds) == 1 else ""
-        yield from at_lines(
-            self,
-            view,
-            casting,
-            _casts_of,
-            whole_us,
-            what=f"casts{which}",
-            subject="cast",
-            fix=_CAST_ONCE,
+        what = f"casts{next(iter(kinds)) if len(kinds) == 1 else ''}"
+        yield from self.at_lines(
+            view, profiled, casting, _casts_of, what=what, subject="cast", fix=_CAST_ONCE
         )
-        yield from self._wide(view, profiled, kernels, whole_us)
-
-    def _wide(
-        self,
-        view: RecordingView,
-        profiled: Profiled,
-        kernels: Sequence[TimedKernel],
-        whole_us: float,
-    ) -> Findings:
-        """Values that become float64, where kernels that compute in it take long enough."""
+        # Values that become float64, where kernels that compute in it take long enough.
         operations = (operation for graph in profiled.graphs for operation in graph.operations)
         widened = [
             operation
             for operation in operations
-            if operation.target in _CASTS and operation.dtype == _WIDE and operation.stack
-            if not _NARROWER.isdisjoint(operation.input_dtypes)
+            if operation.target in _CASTS
+            and operation.dtype == _WIDE
+            and operation.stack
+            and not _NARROWER.isdisjoint(operation.input_dtypes)
         ]
-        wide = [
-            kernel
-            for kernel in kernels
-            if any(
-                operation.target not in _CASTS
-                and _WIDE in (operation.dtype, *operation.input_dtypes)
-                for operation in kernel.operations
-            )
-        ]
+        wide = [kernel for kernel in kernels if any(map(_computes_wide, kernel.operations))]
         us, runs = sum(kernel.us for kernel in wide), sum(kernel.runs for kernel in wide)
-        if not widened or us < CLEAR * whole_us:
+        share = us / _call_us(profiled)
+        if not widened or share < _CLEAR:
             return
         first = max(widened, key=lambda operation: operation.bytes or 0)
         entry = first.stack[-1]
@@ -547,26 +658,24 @@ class DtypeCasts(RecordingRule, code="GD509"):
             view,
             entry,
             f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that {computes} in float64 "
-            f"{takes} {percent(us / whole_us)} of a steady call",
+            f"{takes} {percent(share)} of a steady call",
             [kernel.graph for kernel in wide],
             count=runs,
             related=[(line, "becomes float64 here too") for line in others],
             user_stack=first.stack,
             subject=_WIDE,
-            cost=Cost(call_us=us, call_from="profile", share=us / whole_us),
+            cost=Cost(call_us=us, call_from="profile", share=share),
             fixes=[_IN_FLOAT32],
         )
 
 
-def _only_casts(kernel: TimedKernel) -> bool:
-    if not (kernel.is_generated or kernel.is_copy) or not _casts_of(kernel):
-        return False
-    casts = [each for each in kernel.operations if each.target in _CASTS or each.target == _COPY]
-    return mostly(kernel.operations, casts)
-
-
-def _casts_of(kernel: TimedKernel) -> Sequence[InductorOperation]:
+def _casts_of(kernel: _Kernel) -> _Operations:
     return [operation for operation in kernel.operations if operation.target in _CASTS]
+
+
+def _computes_wide(operation: InductorOperation) -> bool:
+    is_wide = _WIDE in (operation.dtype, *operation.input_dtypes)
+    return is_wide and operation.target not in _CASTS
 
 
 _FIRST_WITH_TF32 = (8, 0)
@@ -641,7 +750,7 @@ class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
     def _about(
         self, view: RecordingView, targets: re.Pattern[str], what: str, line: str
     ) -> Findings:
-        nodes = list(_float32_nodes(view.recording, targets))
+        nodes = list(_float32_nodes(view, targets))
         entries = (view.place(node.file, node.line, graph.compile_id) for graph, node in nodes)
         counts = Counter(entry for entry in entries if entry is not None)
         if not counts:
@@ -667,11 +776,12 @@ class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
 
 
 def _float32_nodes(
-    recording: Recording, targets: re.Pattern[str]
+    view: RecordingView, targets: re.Pattern[str]
 ) -> Iterator[tuple[Graph, GraphNode]]:
     """Yield operations in float32 on a device with TensorFloat32, with their graphs."""
-    capabilities = recording.float32_precision.capabilities if recording.float32_precision else ()
-    for graph in recording.graphs:
+    precision = view.recording.float32_precision
+    capabilities = precision.capabilities if precision else ()
+    for graph in view.recording.graphs:
         for node in graph.nodes or ():
             device = _ON_CUDA.match(node.value or "")
             is_call = node.opcode.startswith("call_")

@@ -87,29 +87,22 @@ class NumberArgument(RecompileRule, code="GD203"):
         if group.is_within_call:
             return (WITHIN_CALL,)
         name = group.passed(change)
-        if name is None or not _is_computed_with(change):
+        # A branch on a tensor, or a size from one, would break the graph: the line that guards on
+        # the number has to compute with it alone.
+        computed = {
+            ast.unparse(side)
+            for node in _nodes(change)
+            if isinstance(node, ast.BinOp)
+            for side in (node.left, node.right)
+        }
+        is_computed = change.expression in computed and not _is_index(change)
+        if name is None or (change.guard_location is not None and not is_computed):
             title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
             return (code_fix(title),)
         elsewhere = "where a branch, a size or a loop needs its value, a tensor breaks the graph"
         title = f"Pass `{name}` as a tensor if only tensor arithmetic uses it: {elsewhere}"
         place = group.at_call("each_call", name)
         return (call_fix(title, snippet=f"{name} = torch.tensor({name})", place=place),)
-
-
-def _is_computed_with(change: GuardChange) -> bool:
-    """Return whether the line that guards on the number only computes with it, so that a tensor
-    will do.
-
-    A branch on a tensor, or a size from one, would break the graph instead.
-    """
-    computed = {
-        ast.unparse(side)
-        for node in _nodes(change)
-        if isinstance(node, ast.BinOp)
-        for side in (node.left, node.right)
-    }
-    is_known = change.guard_location is not None
-    return not is_known or (change.expression in computed and not _is_index(change))
 
 
 def _is_index(change: GuardChange) -> bool:

@@ -8,7 +8,6 @@ from typing import get_args
 
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.guards import ChangeKind, GuardChange
-from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.toolkit import (
     REGIONAL,
@@ -153,7 +152,15 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
             since = "" if limit.call_index is None else f" from call {limit.call_index} on"
             others = dict.fromkeys(f"`{other.described}`" for other in event.frames[1:])
             together = f", together with {', '.join(others)}" if others else ""
-            filled = _filled_by(earlier)
+            # The values that made it recompile before, most frequent first.
+            counts = Counter(
+                expression
+                for other in earlier
+                for expression in dict.fromkeys(change.expression for change in other.changes)
+            )
+            filled = [
+                f"{quoted(name)} ({count})" for name, count in counts.most_common(_MAX_CAUSES)
+            ]
             causes = f"; causes: {', '.join(filled)}" if filled else ""
             name = (failure and failure.limit) or "recompile_limit"
             raised = "Raise the limit if the number of variants is bounded"
@@ -202,18 +209,6 @@ def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
     return f"Make the value that changes most often dynamic; {what_if} tries it"
 
 
-def _filled_by(earlier: Iterable[RecompileEvent]) -> list[str]:
-    """Return the values that made the function recompile before it hit the limit, most frequent
-    first.
-    """
-    counts = Counter(
-        expression
-        for event in earlier
-        for expression in dict.fromkeys(change.expression for change in event.changes)
-    )
-    return [f"{quoted(name)} ({count})" for name, count in counts.most_common(_MAX_CAUSES)]
-
-
 class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
     """A large graph that recompiles for a value that only a small part of it uses.
 
@@ -260,11 +255,19 @@ class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
     def findings(self, view: RecordingView) -> Findings:
         parts: dict[tuple[str, int], list[tuple[RecompileEvent, StackEntry, int, int]]] = {}
         for event in view.events:
-            line, graph = _guarding_line(event), view.graphs.get(event.compiles[0].compile_id)
-            if line is not None and graph is not None:
-                part, whole = _counts(line, graph)
-                if whole >= _LARGE and 0 < part <= _SMALL_SHARE * whole:
-                    parts.setdefault(line.at, []).append((event, line, part, whole))
+            graph = view.graphs.get(event.compiles[0].compile_id)
+            line = event.changes[0].guard_location
+            # One line made torch guard on all changed values, which are constants.
+            is_of_constants = all(
+                change.kind in _CONSTANTS and change.guard_location == line
+                for change in event.changes
+            )
+            if graph is None or line is None or line.origin != "user" or not is_of_constants:
+                continue
+            calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
+            part, whole = sum((node.file, node.line) == line.at for node in calls), len(calls)
+            if whole >= _LARGE and 0 < part <= _SMALL_SHARE * whole:
+                parts.setdefault(line.at, []).append((event, line, part, whole))
         for alike in parts.values():
             first, line, part, whole = alike[0]
             value = quoted(first.changes[0].expression)
@@ -277,23 +280,6 @@ class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
                 changes=distinct_values(change for event, *_ in alike for change in event.changes),
                 fixes=[code_fix(f"Compile the part that uses {value} separately", is_safe=True)],
             )
-
-
-def _guarding_line(event: RecompileEvent) -> StackEntry | None:
-    """Return the line that made torch guard on all changed values, if they are constants; otherwise
-    None.
-    """
-    lines = {change.guard_location for change in event.changes}
-    if len(lines) != 1 or not all(change.kind in _CONSTANTS for change in event.changes):
-        return None
-    line = lines.pop()
-    return line if line is not None and line.origin == "user" else None
-
-
-def _counts(line: StackEntry, graph: Graph) -> tuple[int, int]:
-    """Return the graph's operations at the line, and all of them."""
-    calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
-    return sum((node.file, node.line) == line.at for node in calls), len(calls)
 
 
 class PerInstanceRecompile(RecordingRule, code="GD211"):
@@ -370,7 +356,12 @@ class PerInstanceRecompile(RecordingRule, code="GD211"):
             for event in view.events
             if (site := event.call_site) is not None
             and event.call_index is not None
-            and _is_of_instance(event)
+            # Everything that differs belongs to ``self``, or the size of one of its parameters
+            # does, which doesn't change from call to call.
+            and (
+                len(owned := _of_self([event])) == len(event.changes)
+                or any(change.kind == "size" and change.is_parameter for change in owned)
+            )
         )
         patterns: dict[int, list[RecompileEvent]] = {}
         for (frame_id, *_), events in groups.items():
@@ -400,17 +391,6 @@ class PerInstanceRecompile(RecordingRule, code="GD211"):
                     _WHOLE if is_regional else REGIONAL,
                 ),
             )
-
-
-def _is_of_instance(event: RecompileEvent) -> bool:
-    """Return whether the method was called on a different instance.
-
-    Either everything that differs belongs to ``self``, or the size of one of its parameters does,
-    which doesn't change from call to call.
-    """
-    changes = _of_self([event])
-    is_certain = any(change.kind == "size" and change.is_parameter for change in changes)
-    return is_certain or len(changes) == len(event.changes)
 
 
 def _of_self(events: Sequence[RecompileEvent]) -> list[GuardChange]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from graphdoctor.facts.base import sum_of_known
 from graphdoctor.facts.expressions import expression, is_carried, size_dim
@@ -115,8 +115,11 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
             return
     passed = ((group.passed(change), dim) for change, dim in dims if dim is not None)
     marks = dict.fromkeys((name, dim) for name, dim in passed if name is not None)
-    # What later calls pass needn't be there in the first one: an argument can be None then.
-    if marks and not _is_first(group):
+    # The first call had these values if its cache entry guards on them. What later calls pass
+    # needn't be there in it: an argument can be None then.
+    causes = (event.compiles[0].cause for event in group.events)
+    is_first = any(cause is not None and (cause.nearest or "").endswith("/0") for cause in causes)
+    if marks and not is_first:
         sizes, when = names(change.expression for change in changes), "before each call in which"
         title = (
             f"Mark {sizes} as dynamic, with torch._dynamo.mark_dynamic, {when} the tensor exists"
@@ -150,12 +153,6 @@ def _argument(change: GuardChange) -> str | None:
         return key[1]
     # What an earlier line computed has no name that torch takes.
     return None if match[1] in _ROOTS or name.startswith("(") else name
-
-
-def _is_first(group: RecompileGroup) -> bool:
-    """Return whether the first call had these values: its cache entry guards on them."""
-    causes = (event.compiles[0].cause for event in group.events)
-    return any(cause is not None and (cause.nearest or "").endswith("/0") for cause in causes)
 
 
 class ParameterShape(RecompileRule, code="GD206"):
@@ -342,6 +339,14 @@ class ColdStartRecompile(RecordingRule, code="GD210", severity="info"):
         seconds = sum_of_known(event.cost_s for event in learned)
         cost = "" if seconds is None else f" ({seconds:.2f} s)"
         values = names(change.expression for change in changes)
+        # A value that torch carried over a break has no name that stays the same.
+        sources = dict.fromkeys(
+            _OF_SIZE.sub("", change.source)
+            for change in changes
+            if change.source and not is_carried(change.source)
+        )
+        title = "Name what is dynamic from the start"
+        named = [sources_setting("dynamic_sources", list(sources), title)] if sources else []
         yield self.finding(
             view,
             learned[0].frame.entry,
@@ -349,7 +354,7 @@ class ColdStartRecompile(RecordingRule, code="GD210", severity="info"):
             compiles,
             changes=changes,
             hidden_change_count=hidden_change_count(learned),
-            fixes=_cold_start_fixes(changes),
+            fixes=[*named, _REMEMBER],
         )
 
 
@@ -379,15 +384,8 @@ def _sizes(graph: Graph | None) -> dict[tuple[str, int | None], int | str]:
     }
 
 
-def _cold_start_fixes(changes: Sequence[GuardChange]) -> Fixes:
-    # A value that torch carried over a break has no name that stays the same.
-    sources = dict.fromkeys(
-        _OF_SIZE.sub("", change.source)
-        for change in changes
-        if change.source and not is_carried(change.source)
-    )
-    if sources:
-        title = "Name what is dynamic from the start"
-        yield sources_setting("dynamic_sources", list(sources), title)
-    how = "set the environment variable TORCH_COMPILE_JOB_ID to a name of the job"
-    yield config_fix(f"Let torch remember dynamic dims from run to run: {how}", is_safe=True)
+_REMEMBER = config_fix(
+    "Let torch remember dynamic dims from run to run: set the environment variable TORCH_COMPILE_JOB_ID to a name of "
+    "the job",
+    is_safe=True,
+)

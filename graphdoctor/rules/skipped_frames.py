@@ -160,17 +160,18 @@ def _out_of(where: _Where, site: BreakSite) -> Fixes:
         for outer in context.enclosing
         if outer.kind in (block.kind, *_LOOPS) and not _OF_TORCH.match(outer.text)
     ] or [block]
-    if not any(_gives(outer, context.statement) for outer in around):
+    # What a ``with`` or a loop assigns can be used in it alone.
+    assigned = (
+        name
+        for outer in around
+        for name in re.findall(r"\bas (\w+)", outer.text)
+        or re.findall(r"^for (\w+) in", outer.text)
+    )
+    if not any(re.search(rf"\b{name}\b", context.statement) for name in assigned):
         line = f"the call `{shortened(entry.text)}`" if is_called and entry.text else "this line"
         ordered = sorted(around, key=lambda outer: outer.line)
         places = " and ".join(f"the `{outer.kind}` on line {outer.line}" for outer in ordered)
         yield code_fix(f"Move {line} out of {places}")
-
-
-def _gives(block: Enclosing, statement: str) -> bool:
-    """Return whether a statement uses what a ``with`` or a loop around it assigns."""
-    names = re.findall(r"\bas (\w+)", block.text) or re.findall(r"^for (\w+) in", block.text)
-    return any(re.search(rf"\b{name}\b", statement) for name in names)
 
 
 def _fixes(site: BreakSite, where: _Where | None) -> Fixes:

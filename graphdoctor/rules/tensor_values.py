@@ -108,18 +108,15 @@ class ScalarRead(BreakRule, code="GD103"):
         is_inside = site.is_inside("_functorch/autograd_function") or bool(
             around & {"if", "check", "while", "range"}
         )
-        if _is_captured(site) and site.called != "bool" and not is_inside:
+        is_captured = (site.called or "").rpartition(".")[2] == "tolist"
+        if "Tensor.item()" in site.gb_type:
+            is_captured = not isinstance(site.node, ast.Subscript)
+        if is_captured and site.called != "bool" and not is_inside:
             title = "Let torch capture the read as a dynamic number"
             condition = "if no branch, dict or list needs its value"
             yield setting(
                 "capture_scalar_outputs", title, "torch's hint for GB0124", condition=condition
             )
-
-
-def _is_captured(site: BreakSite) -> bool:
-    if "Tensor.item()" in site.gb_type:
-        return not isinstance(site.node, ast.Subscript)
-    return (site.called or "").rpartition(".")[2] == "tolist"
 
 
 def _around(site: BreakSite) -> set[str]:

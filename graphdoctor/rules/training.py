@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from graphdoctor.facts.profiled import KeptBy, MeasuredMemory, Profiled
+from graphdoctor.facts.profiled import KeptBy
 from graphdoctor.rules.toolkit import (
     BreakRule,
     BreakSite,
@@ -418,9 +418,20 @@ class SavedActivation(RecordingRule, code="GD512", severity="info"):
         profiled, memory = view.recording.profiled, view.recording.memory
         if profiled is None or memory is None or not view.recording.target.has_backward:
             return
-        large = [group for group in profiled.kept_alike if _is_worth_saying(group, memory)]
-        for group in sorted(large, key=_bytes, reverse=True):
+        # The peak of a process has Python and torch in it, and what was freed.
+        peak = memory.peak_bytes if memory.peak_of == "allocator" else None
+        for group in sorted(profiled.kept_alike, key=_bytes, reverse=True):
             first, size = group[0].tensor, _bytes(group)
+            if not first.is_cheap or not first.stack or memory.saved_bytes is None:
+                continue
+            if size < max(_MIN_BYTES, _MIN_SHARE * memory.saved_bytes, _MIN_OF_PEAK * (peak or 0)):
+                continue
+            fixes = [_CHECKPOINT]
+            # With a budget, torch draws random numbers anew in the backward pass.
+            if not profiled.draws_random:
+                budget = profiled.smaller_budget
+                title = f"Keep less, and compute what is cheapest again: {budget.line}"
+                fixes.insert(0, from_setting(budget, title, is_safe=True))
             operation = (first.operation or first.name).removeprefix("aten.").partition(".")[0]
             several = "" if len(group) == 1 else f"{len(group)} × "
             yield self.finding(
@@ -431,7 +442,7 @@ class SavedActivation(RecordingRule, code="GD512", severity="info"):
                 "to compute again",
                 [kept.graph for kept in group],
                 subject=f"{operation} {first.tensor}",
-                fixes=_keep_less(profiled),
+                fixes=fixes,
             )
 
 
@@ -439,22 +450,7 @@ def _bytes(group: Sequence[KeptBy]) -> int:
     return sum(kept.tensor.bytes or 0 for kept in group)
 
 
-def _is_worth_saying(group: Sequence[KeptBy], memory: MeasuredMemory) -> bool:
-    first, size = group[0].tensor, _bytes(group)
-    if not first.is_cheap or not first.stack or memory.saved_bytes is None:
-        return False
-    # The peak of a process has Python and torch in it, and what was freed.
-    peak = memory.peak_bytes if memory.peak_of == "allocator" else None
-    return size >= max(_MIN_BYTES, _MIN_SHARE * memory.saved_bytes, _MIN_OF_PEAK * (peak or 0))
-
-
-def _keep_less(profiled: Profiled) -> Fixes:
-    # With a budget, torch draws random numbers anew in the backward pass.
-    if not profiled.draws_random:
-        budget = profiled.smaller_budget
-        title = f"Keep less, and compute what is cheapest again: {budget.line}"
-        yield from_setting(budget, title, is_safe=True)
-    yield code_fix(
-        "Checkpoint that part: torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)",
-        "PyTorch documentation: torch.utils.checkpoint",
-    )
+_CHECKPOINT = code_fix(
+    "Checkpoint that part: torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)",
+    "PyTorch documentation: torch.utils.checkpoint",
+)

@@ -34,7 +34,7 @@ from graphdoctor.facts.profiled import (
 )
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.rules.diagnosis.kernel_times import parts
+from graphdoctor.rules.kernels import parts
 
 _Number = TypeVar("_Number", int, float, Counter[str])
 
