@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
@@ -199,7 +198,9 @@ class DataDependentBranch(BreakRule, code="GD102"):
                 yield call_fix("Call it outside the compiled function")
             case "if" if (why := without_value(site.statement_node, condition)) is not None:
                 yield code_fix(why)
-            case "if" | "ternary" if _is_membership(branch.condition):
+            case "if" | "ternary" if isinstance(branch.condition, ast.Compare) and any(
+                isinstance(op, ast.In | ast.NotIn) for op in branch.condition.ops
+            ):
                 yield code_fix(
                     "Compare in the graph, with `==` or `torch.isin`, and choose by it with `torch.where`"
                 )
@@ -212,7 +213,8 @@ class DataDependentBranch(BreakRule, code="GD102"):
                 what = f"`if {condition}`" if kind == "if" else f"the choice by `{condition}`"
                 title = f"Replace {what} with `torch.where` on the values of both branches"
                 when: str | None = "if these have one shape"
-                if branch.condition is not None and (protecting := _protecting(branch.condition)):
+                protecting = branch.condition and _protecting(branch.condition)
+                if protecting:
                     title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
                     when = None
                 yield rewritten(site, branch.rewrite, title, condition=when)
@@ -222,12 +224,6 @@ class DataDependentBranch(BreakRule, code="GD102"):
 def _is_of_numpy(site: BreakSite) -> bool:
     """Torch traces a NumPy array as a tensor, which ``torch.where`` doesn't take it for."""
     return "NumpyNdarrayVariable" in site.torch_context
-
-
-def _is_membership(test: ast.expr | None) -> bool:
-    return isinstance(test, ast.Compare) and any(
-        isinstance(op, ast.In | ast.NotIn) for op in test.ops
-    )
 
 
 def without_value(statement: ast.stmt | None, condition: str) -> str | None:
@@ -293,50 +289,41 @@ def _branch(site: BreakSite) -> _Branch:
         case ast.While(test=test):
             return _Branch("while", test)
         case ast.Assert(test=test, msg=message):
-            return _Branch("assert", test, _asserted(_in_graph(test) or _one_tensor(test), message))
+            text = message.value if isinstance(message, ast.Constant) else None
+            is_negated = isinstance(test, ast.UnaryOp)
+            return _Branch("assert", test, _asserted(_in_graph(test, is_bool=is_negated), text))
         case ast.If(test=test) if pointed is None or _holds(test, pointed):
-            if isinstance(statement.body[-1], ast.Raise) and not statement.orelse:
-                # What comes before the exception would be lost.
-                holds = _negated(test) if len(statement.body) == 1 else None
-                return _Branch("raise", test, _asserted(holds, _message(statement.body)))
-            chosen = [_assigned(part) for part in (statement.body, statement.orelse)]
-            return _Branch(
-                "if",
-                test,
-                _where_of_if(statement),
-                _are_numbers(pair and pair[1] for pair in chosen),
-            )
+            match statement:
+                case ast.If(body=[*before, ast.Raise(exc=raised)], orelse=[]):
+                    arguments = getattr(raised, "args", ())[:1]
+                    texts = (each.value for each in arguments if isinstance(each, ast.Constant))
+                    # What comes before the exception would be lost.
+                    holds = None if before else _in_graph(test, is_negated=True, is_bool=False)
+                    return _Branch("raise", test, _asserted(holds, next(texts, None)))
+            chosen = _assigned(statement.body), _assigned(statement.orelse)
+            numbers = _are_numbers(*(pair and pair[1] for pair in chosen))
+            return _Branch("if", test, _where_of_if(statement), numbers)
         case ast.Match() if not site.text.startswith("match "):
-            is_in_guard = (
-                not site.text.startswith("case ")
-                or " if " in site.text.partition(site.expression)[0]
-            )
-            return _Branch(
-                "case",
-                value,
-                case=None if is_in_guard else re.sub(r"^case |:[^:]*$", "", site.text),
-            )
+            is_case = site.text.startswith("case ")
+            is_in_guard = not is_case or " if " in site.text.partition(site.expression)[0]
+            case = None if is_in_guard else re.sub(r"^case |:[^:]*$", "", site.text)
+            return _Branch("case", value, case=case)
     for node in ast.walk(statement) if statement else ():
-        if isinstance(node, ast.IfExp) and _is_answered_by_python(node.test):
-            continue
-        if isinstance(node, ast.IfExp) and (
-            pointed is None or _holds(node.test, pointed) or _is(node, pointed)
-        ):
-            where = _where(node.test, node.body, node.orelse)
-            numbers = _are_numbers((node.body, node.orelse))
-            return _Branch(
-                "ternary", node.test, where and spliced(site.statement, node, where), numbers
-            )
-        if isinstance(node, ast.comprehension):
-            for test in node.ifs:
-                # Python 3.11 points to the call around a generator expression.
-                if pointed is None or _holds(test, pointed) or _holds(pointed, test):
-                    return _Branch("filter", test)
-        if isinstance(node, ast.BoolOp | ast.UnaryOp) and value is not None and _is(node, value):
-            combined = _in_graph(node)
-            return _Branch(
-                "boolean", value, combined and spliced(site.statement, node, f"({combined})")
-            )
+        match node:
+            case ast.IfExp(test=test, body=yes, orelse=no) if not _is_answered_by_python(test):
+                if pointed is None or _holds(test, pointed) or _is(node, pointed):
+                    where = _where(test, yes, no)
+                    rewrite = where and spliced(site.statement, node, where)
+                    return _Branch("ternary", test, rewrite, _are_numbers(yes, no))
+            case ast.comprehension(ifs=tests):
+                for test in tests:
+                    # Python 3.11 points to the call around a generator expression.
+                    if pointed is None or _holds(test, pointed) or _holds(pointed, test):
+                        return _Branch("filter", test)
+            case ast.BoolOp() | ast.UnaryOp() if value is not None and _is(node, value):
+                combined = _in_graph(node)
+                rewrite = combined and spliced(site.statement, node, f"({combined})")
+                return _Branch("boolean", value, rewrite)
     return _Branch("boolean" if isinstance(value, ast.BoolOp | ast.UnaryOp) else "if", value)
 
 
@@ -353,14 +340,12 @@ def _holds(tree: ast.expr, part: ast.expr) -> bool:
 
 def _where_of_if(statement: ast.If) -> str | None:
     """Return the statement as one assignment, if each branch assigns the same name."""
-    yes = _assigned(statement.body)
-    no = _assigned(statement.orelse) if statement.orelse else None
+    yes, no = _assigned(statement.body), _assigned(statement.orelse)
     if yes is None or (statement.orelse and no is None) or (no and no[0] != yes[0]):
         return None
     name, value = yes
-    other = no[1] if no else ast.Name(name, ast.Load())
     protecting, test = _split(statement.test)
-    where = _where(test, value, other)
+    where = _where(test, value, no[1] if no else ast.Name(name, ast.Load()))
     if where is None or (protecting and no is not None):
         return None
     return f"if {protecting}:\n    {name} = {where}" if protecting else f"{name} = {where}"
@@ -370,15 +355,14 @@ def _split(test: ast.expr) -> tuple[str, ast.expr]:
     """Return a test's first operands that Python answers without a tensor, such as ``mask is not
     None``, and the others.
     """
-    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
-        return "", test
-    first = list(takewhile(_is_answered_by_python, test.values))
-    rest = test.values[len(first) :]
-    if not first or not rest:
-        return "", test
-    return " and ".join(map(ast.unparse, first)), rest[0] if len(rest) == 1 else ast.BoolOp(
-        ast.And(), rest
-    )
+    match test:
+        case ast.BoolOp(op=ast.And(), values=values):
+            first = list(takewhile(_is_answered_by_python, values))
+            rest = values[len(first) :]
+            if first and rest:
+                others = rest[0] if len(rest) == 1 else ast.BoolOp(ast.And(), rest)
+                return " and ".join(map(ast.unparse, first)), others
+    return "", test
 
 
 def _protecting(test: ast.expr) -> str:
@@ -406,121 +390,91 @@ def _assigned(body: list[ast.stmt]) -> tuple[str, ast.expr] | None:
             return name, value
         case [ast.AugAssign(target=ast.Name(id=name), op=op, value=value)]:
             return name, ast.BinOp(ast.Name(name, ast.Load()), op, value)
-        case _:
-            return None
+    return None
 
 
-def _are_numbers(values: Iterable[ast.expr | None]) -> bool:
+def _are_numbers(*values: ast.expr | None) -> bool:
     return all(
         isinstance(value, ast.Constant) and type(value.value) in (int, float) for value in values
     )
 
 
-def _chosen_by(test: ast.expr) -> str | None:
-    """Return a test as a condition of ``torch.where``."""
-    negated = (
-        test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
-    )
-    return _in_graph(test) or (_negated(negated) if negated is not None else None)
-
-
 def _where(test: ast.expr, yes: ast.expr, no: ast.expr) -> str | None:
+    """Return a choice by a test; no text or container is chosen, and nothing that must not run both
+    ways.
+    """
     condition = _chosen_by(test)
-    if condition is None or _are_numbers((yes, no)) or not (_is_one(yes) and _is_one(no)):
+    is_each_one = all(
+        _are_numbers(value) or not isinstance(value, (ast.Constant, *_SEVERAL, *_ONCE))
+        for value in (yes, no)
+    )
+    if condition is None or _are_numbers(yes, no) or not is_each_one:
         return None
     return f"torch.where({condition}, {ast.unparse(yes)}, {ast.unparse(no)})"
 
 
-def _is_one(value: ast.expr) -> bool:
-    """Return whether a value may be a tensor or a number: no text, no container, nothing that must
-    not run both ways.
-    """
-    if isinstance(value, ast.Constant):
-        return type(value.value) in (int, float)
-    several = (
-        ast.List,
-        ast.Tuple,
-        ast.Dict,
-        ast.Set,
-        ast.ListComp,
-        ast.SetComp,
-        ast.DictComp,
-        ast.GeneratorExp,
-    )
-    once = (ast.Lambda, ast.JoinedStr, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
-    return not isinstance(value, (*several, *once))
+_SEVERAL = (
+    *(ast.List, ast.Tuple, ast.Dict, ast.Set),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
+_ONCE = (ast.Lambda, ast.JoinedStr, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
 
 
-def _asserted(holds: str | None, message: str | ast.expr | None) -> str | None:
+def _chosen_by(test: ast.expr) -> str | None:
+    """Return a test as a condition of ``torch.where``."""
+    return _in_graph(test, is_bool=not isinstance(test, ast.UnaryOp))
+
+
+def _asserted(holds: str | None, text: object) -> str | None:
     """Return a check in the graph, with the message if it is a constant."""
-    text = message.value if isinstance(message, ast.Constant) else message
     if holds is None:
         return None
     return f"assert {holds}, {text!r}" if isinstance(text, str) else f"assert {holds}"
 
 
-def _message(body: list[ast.stmt]) -> str | None:
-    """Return the text of the exception that an ``if`` raises."""
-    match body:
-        case [ast.Raise(exc=ast.Call(args=[ast.Constant(value=str(text)), *_]))]:
-            return text
-    return None
+def _in_graph(test: ast.expr, *, is_negated: bool = False, is_bool: bool = True) -> str | None:
+    """Return a test as a tensor, with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``.
 
-
-def _one_tensor(test: ast.expr) -> str | None:
-    """Return a test that is a tensor itself, of any dtype."""
-    return (
-        None
-        if isinstance(test, ast.BoolOp | ast.UnaryOp | ast.Compare | ast.NamedExpr)
-        else ast.unparse(test)
-    )
-
-
-def _negated(test: ast.expr) -> str | None:
-    """Return the opposite of a test as a tensor."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _in_graph(test.operand) or _one_tensor(test.operand)
-    one = _one_tensor(test)
-    return _inverted(test) or (one and f"torch.logical_not({one})")
-
-
-def _inverted(test: ast.expr) -> str | None:
-    """Return the opposite of a test that is certainly boolean."""
-    holds = _in_graph(test)
-    match test:
-        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=comparators):
-            # With NaN, the opposite of other comparisons isn't a comparison.
-            opposite = ast.NotEq() if isinstance(op, ast.Eq) else ast.Eq()
-            return ast.unparse(ast.Compare(left, [opposite], comparators))
-    return holds and (f"~{holds}" if isinstance(test, ast.Call) else f"~({holds})")
-
-
-def _in_graph(test: ast.expr) -> str | None:
-    """Return a test with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``, if it is
-    certainly boolean.
+    Args:
+        test: The test.
+        is_negated: Return its opposite.
+        is_bool: Only if it is certainly boolean; otherwise a tensor of any dtype will do.
     """
     match test:
-        case ast.Compare(ops=[op]) if not isinstance(op, _PYTHON_COMPARISONS):
-            return ast.unparse(test)
-        case ast.Call(func=ast.Attribute(attr="any" | "all")):
-            return ast.unparse(test)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return _inverted(operand)
-        case ast.BoolOp(op=op, values=values) if not any(map(_is_python, values)):
-            parts = [_operand(value) for value in values]
-            sign = " & " if isinstance(op, ast.And) else " | "
-            known = [part for part in parts if part is not None]
-            return sign.join(known) if len(known) == len(parts) else None
-    return None
+            return _in_graph(operand, is_negated=not is_negated, is_bool=is_bool)
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=right) if (
+            is_negated
+        ):
+            # With NaN, the opposite of other comparisons isn't a comparison.
+            opposite = ast.NotEq() if isinstance(op, ast.Eq) else ast.Eq()
+            return ast.unparse(ast.Compare(left, [opposite], right))
+        case ast.Compare(ops=[op]) if not isinstance(op, _PYTHON_COMPARISONS):
+            holds = f"({ast.unparse(test)})" if is_negated else ast.unparse(test)
+        case ast.Call(func=ast.Attribute(attr="any" | "all")):
+            holds = ast.unparse(test)
+        case ast.BoolOp(op=op, values=values):
+            parts = [(value, _in_graph(value)) for value in values]
+            if any(part is None or _may_protect(value) for value, part in parts):
+                return None
+            # `&` and `|` bind tighter than comparisons.
+            holds = (" & " if isinstance(op, ast.And) else " | ").join(
+                f"{part}"
+                if isinstance(value, ast.Call) or f"{part}".startswith("~")
+                else f"({part})"
+                for value, part in parts
+            )
+            holds = f"({holds})" if is_negated else holds
+        case ast.Compare() | ast.UnaryOp() | ast.NamedExpr():
+            return None
+        case _ if is_bool:
+            return None
+        case _:
+            return f"torch.logical_not({ast.unparse(test)})" if is_negated else ast.unparse(test)
+    return f"~{holds}" if is_negated else holds
 
 
-def _operand(test: ast.expr) -> str | None:
-    """Return a test as an operand of ``&`` and ``|``, which bind tighter than comparisons."""
-    part = _in_graph(test)
-    return part if part is None or isinstance(test, ast.Call | ast.UnaryOp) else f"({part})"
-
-
-def _is_python(test: ast.expr) -> bool:
+def _may_protect(test: ast.expr) -> bool:
     """Return whether an operand of ``and`` or ``or`` may keep the next one from being computed for
     a good reason.
     """

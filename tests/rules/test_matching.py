@@ -221,6 +221,7 @@ def test_every_setting_that_a_fix_names_exists() -> None:
         ("assert m.any() and y.all(), 'why'", "assert m.any() & y.all(), 'why'"),
         ("assert m is not None and m.any()", None),
         ("assert not m.any()", "assert ~m.any()"),
+        ("assert not m.sum() == 3 and m.any()", "assert (m.sum() != 3) & m.any()"),
         ("if m.any():\n    f(m)\n    raise ValueError", None),
         ("return y * 2 if m.any() else y", "return torch.where(m.any(), y * 2, y)"),
         ("z = f(y if m.sum() > 0 else -y, [m])", "z = f(torch.where(m.sum() > 0, y, -y), [m])"),
