@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from graphdoctor.facts.recording import BreakReason, Call, CallError, FailedCompile
+from graphdoctor.facts.recording import BreakReason, Call, CallError, FailedCompile, Recording
 from graphdoctor.facts.stack import StackEntry
 from tests.conftest import run_command
 from tests.each import for_each
@@ -64,6 +65,14 @@ def example_inputs():
 """
 
 
+def explained(program: str, mark: str, folder: Path) -> tuple[dict[str, Any], int]:
+    """The document on a program, and the number of the line that has a mark."""
+    (folder / "model.py").write_text(program)
+    printed = run_command("explain", "model.py", "--format", "json", cwd=folder).stdout
+    lines = enumerate(program.splitlines(), 1)
+    return json.loads(printed), next(number for number, text in lines if mark in text)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "codes"),
@@ -73,19 +82,19 @@ def example_inputs():
 def test_a_refused_call_has_a_finding_at_its_line(
     program: str, codes: list[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "model.py").write_text(program)
-    document = json.loads(
-        run_command("explain", "model.py", "--format", "json", cwd=tmp_path).stdout
-    )
-    line = next(
-        number for number, text in enumerate(program.splitlines(), 1) if "# breaks here" in text
-    )
-    assert [(finding["code"], finding["location"]["line"]) for finding in document["findings"]] == [
-        (code, line) for code in codes
-    ]
+    document, line = explained(program, "# breaks here", tmp_path)
+    places = [(finding["code"], finding["location"]["line"]) for finding in document["findings"]]
+    assert places == [(code, line) for code in codes]
     titles = [fix["title"] for finding in document["findings"] for fix in finding["fixes"]]
     assert not any("fix the program" in title.lower() for title in titles)
     assert document["recording"]["calls"][0]["error"]["eager"] in (None, "ok")
+
+
+def failed(kind: str, place: StackEntry, **values: Any) -> Recording:
+    """A compile that failed at a line."""
+    failure = FailedCompile(type=kind, message="words", chain=(), stack=(place,)).replace(**values)
+    compile_ = compiled().replace(outcome="failed", failure=failure)
+    return recording(compiles=(compile_,), frames=(frame(),))
 
 
 @pytest.mark.parametrize(
@@ -103,20 +112,13 @@ def test_a_refused_call_has_a_finding_at_its_line(
     ],
 )
 def test_an_error_inside_dynamo_can_be_of_any_class(kind: str, is_internal: bool) -> None:
-    failure = FailedCompile(type=kind, message="words", chain=(), stack=(entry(12),))
-    known = recording(
-        compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),)
-    )
-    assert [found.location.line for found in findings(known, "GD502")] == [12] * is_internal
+    found = findings(failed(kind, entry(12)), "GD502")
+    assert [finding.location.line for finding in found] == [12] * is_internal
 
 
 def test_nothing_of_a_package_is_to_be_put_under_disable() -> None:
     def advised(place: StackEntry) -> list[str]:
-        failure = FailedCompile(type="AttributeError", message="words", chain=(), stack=(place,))
-        known = recording(
-            compiles=(compiled().replace(outcome="failed", failure=failure),), frames=(frame(),)
-        )
-        return [fix.title for fix in findings(known, "GD502")[0].fixes]
+        return [fix.title for fix in findings(failed("AttributeError", place), "GD502")[0].fixes]
 
     report = "Report it to PyTorch with what graphdoctor bundle writes"
     packaged = entry(12, file="/lib/site-packages/lib/ops.py", origin="third_party", package="lib")
@@ -171,13 +173,7 @@ def example_inputs():
 def test_the_program_s_own_function_that_torch_called_is_named(
     program: str, name: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "model.py").write_text(program)
-    document = json.loads(
-        run_command("explain", "model.py", "--format", "json", cwd=tmp_path).stdout
-    )
-    line = next(
-        number for number, text in enumerate(program.splitlines(), 1) if "# raised here" in text
-    )
+    document, line = explained(program, "# raised here", tmp_path)
     (finding,) = document["findings"]
     assert finding["code"] == "GD502"
     assert finding["message"].endswith(f"; `{name}` raised it (model.py:{line})")
@@ -209,17 +205,11 @@ def test_error_raised_while_tracing_has_torchs_id(got: str, told: str) -> None:
         f"Dynamo failed to run FX node with fake tensors: call_function f(*(), **{{}}): got {got}"
     )
     reason = BreakReason(gb_type=kind, torch_id="GB4315", explanation=words)
-    failure = FailedCompile(
-        type="TorchRuntimeError", message=kind, chain=(reason,), stack=(entry(12),)
-    )
+    known = failed("TorchRuntimeError", entry(12), message=kind, chain=(reason,))
     error = CallError(
         type="torch._dynamo.exc.TorchRuntimeError", message=kind, traceback="", eager="ok"
     )
-    known = recording(
-        compiles=(compiled().replace(outcome="failed", failure=failure),),
-        frames=(frame(),),
-        calls=(Call(index=1, outcome="error", error=error),),
-    )
-    (found,) = findings(known, "GD901")
+    calls = (Call(index=1, outcome="error", error=error),)
+    (found,) = findings(known.replace(calls=calls), "GD901")
     assert found.message.startswith(f"call 1 raised TorchRuntimeError: {told}")
     assert found.torch_id == "GB4315"

@@ -23,16 +23,15 @@ from graphdoctor.facts.recording import (
     GraphNode,
     Recording,
     RepeatedBlocks,
-    SourceContext,
     TargetInfo,
     TorchMechanism,
 )
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.views.words import sentence
 from tests.factories import (
-    FILE,
     change,
     compiled,
+    context,
     diagnosed,
     entry,
     frame,
@@ -525,14 +524,7 @@ def skipped_in_package(*blocks: Enclosing) -> Recording:
     inside = entry(11, "open(p)", **place, origin="third_party", package="slowlib")
     reason = BreakReason(gb_type="graph break in loop", torch_id="GB7000", explanation="Why.")
     broken = record(entry(16, "x = block(x)"), inside, effect="frame_skipped", chain=(reason,))
-    source = SourceContext(
-        file=FILE,
-        line=16,
-        qualname="Net.forward",
-        function_line=13,
-        statement="x = block(x)",
-        enclosing=blocks,
-    )
+    source = context(16, "x = block(x)", *blocks).replace(function_line=13)
     return recording(breaks=(broken,), sources=(source,))
 
 
@@ -566,47 +558,37 @@ def skipped_in(
     calls."""
     call = "y = inner(y)"
     inside = (entry(3, 'print("in")', function="inner", qualname="inner"),) if is_called else ()
-    reasons = tuple(
-        BreakReason(gb_type=name) for name in ("Failed to trace builtin operator", *types)
-    )
+    names = ("Failed to trace builtin operator", *types)
+    reasons = tuple(BreakReason(gb_type=name) for name in names)
     broken = record(entry(16, call), *inside, effect="frame_skipped", chain=reasons)
-    source = SourceContext(
-        file=FILE,
-        line=16,
-        qualname="run",
-        function_line=10,
-        statement=call,
-        statement_line=16,
-        enclosing=blocks,
-    )
+    source = context(16, call, *blocks)
     found = recording(breaks=(broken,), sources=(source,))
     return [fix.title for one in findings(found, "GD111") for fix in one.fixes]
 
 
+def block(kind: str, line: int, text: str) -> Enclosing:
+    return Enclosing(kind=kind, line=line, text=text)
+
+
 def test_line_moves_out_of_blocks_torch_cannot_resume_in() -> None:
-    under = ("Graph break under GenericContextWrappingVariable",)
-    outer, inner = (Enclosing(kind="with", line=line, text="with lock:") for line in (12, 14))
-    grad = Enclosing(kind="with", line=13, text="with torch.no_grad():")
-    tried, loop = (
-        Enclosing(kind="try", line=15, text="try:"),
-        Enclosing(kind="for", line=15, text="for i in (1, 2):"),
-    )
-    assert skipped_in(inner, grad, types=under) == ["Move this line out of the `with` on line 14"]
+    under, loops = (("Graph break under GenericContextWrappingVariable",), ("graph break in loop",))
+    outer, inner = (block("with", line, "with lock:") for line in (12, 14))
+    grad = block("with", 13, "with torch.no_grad():")
+    tried, loop = block("try", 15, "try:"), block("for", 15, "for i in (1, 2):")
     both = "Move this line out of the `with` on line 12 and the `with` on line 14"
+    body = "Move the body of the `for` on line 15 into a function, so that torch compiles that"
+    assert skipped_in(inner, grad, types=under) == ["Move this line out of the `with` on line 14"]
     assert skipped_in(inner, grad, outer, types=under) == [both]
     assert skipped_in(tried) == ["Move this line out of the `try` on line 15"]
     assert skipped_in(tried, is_called=True) == [
         "Move the call `y = inner(y)` out of the `try` on line 15"
     ]
-    loops = ("graph break in loop",)
-    assert skipped_in(loop, types=loops) == [
-        "Move the body of the `for` on line 15 into a function, so that torch compiles that"
-    ]
+    assert skipped_in(loop, types=loops) == [body]
     # The body is a call already.
     assert skipped_in(loop, types=loops, is_called=True) == []
     # What a loop goes over is evaluated before it, in the loop around.
-    begun = Enclosing(kind="for", line=16, text="for i in x.tolist():")
-    assert skipped_in(begun, loop, types=loops) == skipped_in(loop, types=loops)
+    begun = block("for", 16, "for i in x.tolist():")
+    assert skipped_in(begun, loop, types=loops) == [body]
     assert "line 16" in skipped_in(begun, types=loops)[0]
 
 

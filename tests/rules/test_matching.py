@@ -77,6 +77,10 @@ def named(name: str, pointed: str | None = None, **given: str) -> BreakSite:
     )
 
 
+def branching(statement: str) -> BreakSite:
+    return named("if", statement=statement, line=statement.splitlines()[0])
+
+
 def _wrong(cause: dict[str, Any]) -> Iterator[str]:
     """What is wrong with what the rules say of a cause."""
     rule, message = rule_of(site_of(cause)), rule_of(site_of(cause)).message(site_of(cause))
@@ -149,9 +153,7 @@ def test_what_is_said_of_each_cause(snapshot: SnapshotAssertion) -> None:
     ],
 )
 def test_what_python_answers_depends_on_no_tensor(statement: str, condition: str) -> None:
-    cause = next(cause for cause in CAUSES if cause["name"] == "if") | {"statement": statement}
-    cause["line"] = statement.splitlines()[0]
-    site = site_of(cause)
+    site = branching(statement)
     assert rule_of(site).message(site) == f"the branch depends on a tensor's value: `{condition}`"
 
 
@@ -233,9 +235,7 @@ def test_every_setting_that_a_fix_names_exists() -> None:
 def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(
     statement: str, code: str | None
 ) -> None:
-    cause = next(cause for cause in CAUSES if cause["name"] == "if") | {"statement": statement}
-    cause["line"] = statement.splitlines()[0]
-    site = site_of(cause)
+    site = branching(statement)
     assert rule_of(site).fixes(site)[0].snippet == code
 
 
@@ -280,9 +280,8 @@ def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(
 )
 def test_torch_where_is_offered_only_between_values(statement: str, title: str) -> None:
     """No break, no growing list and no method that writes in place has a value to choose."""
-    cause = next(cause for cause in CAUSES if cause["name"] == "if") | {"statement": statement}
-    cause["line"] = statement.splitlines()[0]
-    fixes = [fix.title for fix in rule_of(site_of(cause)).fixes(site_of(cause))]
+    site = branching(statement)
+    fixes = [fix.title for fix in rule_of(site).fixes(site)]
     assert fixes[0].startswith(title)
     assert any("torch.cond" in fix for fix in fixes) == title.startswith(("Replace", "Keep"))
 

@@ -11,7 +11,7 @@ from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.diagnosis.sites import BreakSite
-from graphdoctor.rules.toolkit import rewritten, spliced
+from graphdoctor.rules.toolkit import rewritten
 from graphdoctor.views.words import place_text
 from tests.each import for_each
 from tests.factories import (
@@ -81,22 +81,6 @@ def test_torch_has_the_name_of_the_file() -> None:
 def test_names_that_code_binds_itself_need_no_place() -> None:
     assert written("y = f(x)", "y = [z for z in x]").snippet is not None
     assert written("y = f(x)", "y = (lambda z: z)(x)").snippet is not None
-
-
-def test_a_package_s_line_gets_no_code() -> None:
-    line = entry(8, "y = f(x)", origin="third_party", package="package")
-    foreign = BreakSite(
-        entry=line, records=(record(line),), effects=Effects(), context=context(8, "y = f(x)")
-    )
-    assert rewritten(foreign, "y = x", "Do it").snippet is None
-
-
-def test_an_expression_is_replaced_within_its_statement() -> None:
-    import ast
-
-    statement = "y = f(é, a if b else\n      c) + 1  # why"
-    part = next(node for node in ast.walk(ast.parse(statement)) if isinstance(node, ast.IfExp))
-    assert spliced(statement, part, "new") == "y = f(é, new) + 1  # why"
 
 
 @for_each(

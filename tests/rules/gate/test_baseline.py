@@ -71,14 +71,14 @@ def found(findings, run=RUN):
 def test_what_is_written_comes_back_and_is_written_the_same(baseline):
     text = write_baseline(baseline)
     back = read_baseline(text.encode(), "b.json")
-    assert {
-        name: {version: {*entries} for version, entries in versions.items()}
-        for name, versions in back.targets.items()
-    } == {
-        name: {version: {*entries} for version, entries in versions.items()}
-        for name, versions in baseline.targets.items()
-    }
-    assert back.runs == baseline.runs
+    read, known = (
+        {
+            name: {version: {*entries} for version, entries in versions.items()}
+            for name, versions in each.targets.items()
+        }
+        for each in (back, baseline)
+    )
+    assert (read, back.runs) == (known, baseline.runs)
     assert write_baseline(back) == text
 
 
@@ -102,26 +102,29 @@ def test_it_has_no_line_number_and_survives_moves():
 
 
 def test_what_a_run_measured_is_in_it():
-    skips = with_prints(
-        (5, "a"), coverage=Coverage(graph_ops=3, eager_ops=1, extra_calls=1, extra_compiles=0)
-    )
-    text = write_baseline(
-        updated(Baseline(), {"m": found(skips.findings, run_of(skips))}, configured=None).baseline
-    )
-    assert json.loads(text)["runs"] == {
-        "m": {"2.13.0": {"calls": 1, "graphs": 1, "graph_ops": 3, "eager_ops": 1}}
-    }
+    coverage = Coverage(graph_ops=3, eager_ops=1, extra_calls=1, extra_compiles=0)
+    skips = with_prints((5, "a"), coverage=coverage)
+    update = updated(Baseline(), {"m": found(skips.findings, run_of(skips))}, configured=None)
+    measured = {"calls": 1, "graphs": 1, "graph_ops": 3, "eager_ops": 1}
+    assert json.loads(write_baseline(update.baseline))["runs"] == {"m": {"2.13.0": measured}}
 
 
-def test_first_version_file_is_read_without_runs_or_effects():
+FIRST_VERSION = ("fingerprint", "code", "file", "function", "text", "count", "message")
+"""What an entry had in schema version 1.0."""
+
+
+@for_each(
+    "version, fields, more",
+    [("1.0", FIRST_VERSION, {}), ("1.7", (*FIRST_VERSION, "break_effects"), {"owner": "ann"})],
+)
+def test_any_minor_version_is_read(version, fields, more):
     entry = plain(entries_of(with_prints((5, "a")).findings)[0])
-    old = {
-        name: entry[name]
-        for name in ("fingerprint", "code", "file", "function", "text", "count", "message")
-    }
-    content = json.dumps({"graphdoctor_baseline": "1.0", "targets": {"m": {"2.13.0": [old]}}})
+    entry = {name: entry[name] for name in fields} | more
+    targets = {"m": {"2.13.0": [entry]}}
+    content = json.dumps({"graphdoctor_baseline": version, "targets": targets} | more)
     baseline = read_baseline(content.encode(), "b.json")
-    assert baseline.targets["m"]["2.13.0"][0].break_effects is None
+    (read,) = baseline.targets["m"]["2.13.0"]
+    assert (read.code, read.break_effects) == ("GD101", ("resumed",) if more else None)
     assert baseline.run("m", "2.13.0") is None
 
 
@@ -204,11 +207,3 @@ def test_a_file_that_is_no_baseline_is_named(content, message):
         read_baseline(content.encode(), "b.json")
     assert caught.value.message.startswith("b.json ")
     assert caught.value.hint
-
-
-def test_a_later_minor_version_may_have_more():
-    entry = {**plain(entries_of(with_prints((5, "a")).findings)[0]), "owner": "ann"}
-    content = json.dumps(
-        {"graphdoctor_baseline": "1.7", "targets": {"m": {"2.13.0": [entry]}}, "more": 1}
-    )
-    assert read_baseline(content.encode(), "b.json").targets["m"]["2.13.0"][0].code == "GD101"

@@ -26,14 +26,12 @@ def counts(**values):
     return CLEAN.replace(summary=CLEAN.summary.replace(**values))
 
 
-@for_each("number", [0, 1, 2])
-def test_more_breaks_than_allowed_fail_and_fewer_pass(number):
+@for_each("limit, expected", [(0, "no graph break"), (1, "at most 1 graph break"), (2, None)])
+def test_more_breaks_than_allowed_fail_and_fewer_pass(limit, expected):
     diagnosis = with_prints((5, "a"), (6, "b"))
-    broken = expectations.breaks(diagnosis, limit=number, own_code=False)
-    allowed = {0: "no graph break", 1: "at most 1 graph break"}
-    assert told(broken) == (None if number == 2 else (allowed[number], "2"))
-    if broken is not None:
-        assert broken.findings == diagnosis.findings
+    broken = expectations.breaks(diagnosis, limit=limit, own_code=False)
+    assert told(broken) == (expected and (expected, "2"))
+    assert broken is None or broken.findings == diagnosis.findings
 
 
 def test_breaks_in_packages_are_left_out_of_own_code():
@@ -100,53 +98,43 @@ def test_an_unknown_coverage_breaks_the_expectation_and_says_why():
     unknown = with_gap("GD900", "coverage")
     unknown = unknown.replace(summary=unknown.summary.replace(coverage=None, coverage_detail=None))
     broken = expectations.coverage(unknown, limit=0.0)
-    assert broken is not None
     assert (broken.found, broken.hint) == ("unknown coverage", "Words for people.")
 
 
 @for_each(
-    "code, kind, is_lost, is_empty",
+    "code, kind, found",
     [
-        ("GD900", "unrecorded_compile", True, False),
-        ("GD902", "unfinished_compile", True, False),
-        ("GD902", "guards", False, False),
-        ("GD900", "coverage", False, False),
-        ("GD905", "nothing_compiled", False, True),
+        ("GD900", "unrecorded_compile", "a recording with missing records"),
+        ("GD902", "unfinished_compile", "a recording with missing records"),
+        ("GD902", "guards", None),
+        ("GD900", "coverage", None),
+        ("GD905", "nothing_compiled", "that nothing was compiled"),
     ],
 )
-def test_a_gap_is_judged_by_its_kind(code, kind, is_lost, is_empty):
+def test_a_gap_is_judged_by_its_kind(code, kind, found):
     broken = expectations.breaks(with_gap(code, kind), limit=0, own_code=False)
-    found = (
-        "a recording with missing records"
-        if is_lost
-        else "that nothing was compiled"
-        if is_empty
-        else None
-    )
     assert (broken and broken.found) == found
 
 
 def test_ended_or_cut_run_fulfils_no_expectation():
     early = with_prints(exit=ProbeExit(status=1, reason="error", message="It failed."))
     broken = expectations.fullgraph(early)
-    assert broken is not None
     assert (broken.found, broken.hint) == ("a recording that ended early", "It failed.")
-    assert (
-        expectations.recompiles(with_prints(is_partial=True), limit=0, is_empty_allowed=True)
-        is not None
-    )
+    cut = with_prints(is_partial=True)
+    assert expectations.recompiles(cut, limit=0, is_empty_allowed=True) is not None
 
 
-@for_each("expectation", ["breaks", "fullgraph", "recompiles", "coverage"])
-def test_nothing_holds_where_torch_compile_was_off(expectation):
+@for_each(
+    "expectation, arguments",
+    [
+        (expectations.breaks, {"limit": 0, "own_code": False}),
+        (expectations.fullgraph, {}),
+        (expectations.recompiles, {"limit": 0, "is_empty_allowed": True}),
+        (expectations.coverage, {"limit": 0.0}),
+    ],
+)
+def test_nothing_holds_where_torch_compile_was_off(expectation, arguments):
     switch = CompileSwitch(kind="environment", value="TORCH_COMPILE_DISABLE")
     off = with_prints(graphs=(), frames=(), compiles=(), switches=(switch,))
-    arguments = {
-        "breaks": {"limit": 0, "own_code": False},
-        "fullgraph": {},
-        "recompiles": {"limit": 0, "is_empty_allowed": True},
-        "coverage": {"limit": 0.0},
-    }
-    broken = getattr(expectations, expectation)(off, **arguments[expectation])
-    assert broken is not None
+    broken = expectation(off, **arguments)
     assert "TORCH_COMPILE_DISABLE is set." in (broken.hint or broken.found)
