@@ -1,17 +1,25 @@
-"""Rules about too much and too little in a graph: GD401, GD402."""
+"""Rules about compiled graphs, their guards and their caches: GD301 to GD303, GD401 to GD404."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.command import block_lines
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.fixes import Fix, SnippetPlace
+from graphdoctor.facts.guards import Guards, GuardSet
+from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
 from graphdoctor.facts.recording import Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,
+    REGIONAL,
+    SKIP_ALL,
+    SKIP_INBUILT,
     Findings,
+    Fixes,
     RecordingRule,
     RecordingView,
     call_fix,
@@ -19,8 +27,12 @@ from graphdoctor.rules.toolkit import (
     compile_argument,
     counted,
     grouped,
+    guard_filter,
     names,
     percent,
+    quoted,
+    setting,
+    without_middle,
 )
 
 _FEWEST_OPS = 100
@@ -295,3 +307,488 @@ class TinyGraphs(RecordingRule, code="GD402"):
             cost=Cost(call_us=overhead_us, call_from="profile", share=share),
             fixes=self.remedies if has_no_graphs else self.remedies[1:],
         )
+
+
+_MIN_SHARE = 0.1
+_MIN_PART = 0.2
+_MAX_PARTS = 3
+_MIN_STRUCTURE_GUARDS = 1000
+_MIN_RECOMPILES = 3
+_MAX_VALUES = 4
+
+
+class GuardOverhead(RecordingRule, code="GD301"):
+    """Guard checks that take a large share of a steady call.
+
+    ## What it finds
+    A steady call that spends 10% or more of its time on guard checks, as torch.profiler times them
+    in the call, less the profiler's own time. If no profiler could run, they are repeated with warm
+    caches, and the share is a lower bound.
+
+    ## Why it costs
+    torch checks all guards on the CPU before each run of the compiled code, while the device waits.
+    The share depends on the backend: a faster one shortens the rest of the call, but not the
+    checks.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, table):
+        return x.tan() * sum(table.values())
+
+    def inputs():
+        return (torch.ones(16, 16), {f"weight {index}": index for index in range(1500)})
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, total):
+        return x.tan() * total
+
+    def inputs():
+        return (torch.ones(16, 16), torch.tensor(float(sum(range(1500)))))
+    ```
+    Pass only what the function needs, and do the rest before the call. `graphdoctor guards` shows
+    which argument or module the checks belong to.
+
+    ## Fix safety
+    The guard filters of `torch.compiler` are unsafe: torch doesn't notice changes of what it no
+    longer checks, and the compiled code then silently gives wrong results.
+
+    ## Source
+    `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard
+    overhead".
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        guards = view.recording.guards
+        if guards is None or (guards.known_share or 0) < _MIN_SHARE:
+            return
+        checked = [set_ for set_ in guards.sets if set_.known_share]
+        costliest = max(checked, key=lambda set_: set_.known_share or 0, default=None)
+        if costliest is None or (frame := view.frame(costliest.compile_id)) is None:
+            return
+        least = "at least " if guards.share is None else ""
+        most = f", most of it in `{frame.name}`" if len(checked) > 1 else ""
+        yield self.finding(
+            view,
+            frame.entry,
+            f"guard checks take {least}{percent(guards.known_share or 0)} of a steady call{most}"
+            f"{_parts(costliest)}",
+            checked,
+            count=sum(set_.runs_per_call or 0 for set_ in checked),
+            fixes=_guard_fixes(guards),
+        )
+
+
+def _parts(costliest: GuardSet) -> str:
+    """Return the parts that cost most, without parts of these parts."""
+    paths: list[str] = []
+    for part in sorted(costliest.bill, key=lambda part: -(part.check_us or 0)):
+        is_large = (part.check_us or 0) >= _MIN_PART * (costliest.check_us or math.inf)
+        if not is_large or len(paths) == _MAX_PARTS:
+            break
+        if not part.path.startswith(tuple(paths)):
+            paths.append(part.path)
+    return f": mostly {', '.join(f'`{path}`' for path in paths)}" if paths else ""
+
+
+def _guard_fixes(guards: Guards) -> Fixes:
+    nodes = [node for set_ in guards.sets for node in set_.nodes]
+    internal_count = sum(node.is_module_internal for node in nodes)
+    if internal_count * 2 >= sum(set_.guard_count for set_ in guards.sets):
+        yield from (SKIP_INBUILT, SKIP_ALL)
+        return
+    # Tensors alone are as little as it can need.
+    if any(not {".", "["}.isdisjoint(node.path or "") for node in nodes):
+        yield code_fix(
+            "Pass only what the function needs: tensors instead of large dicts, lists and objects",
+            "PyTorch user guide: torch.compile, guard overhead",
+        )
+    yield guard_filter("keep_tensor_guards_unsafe", "torch only checks tensors")
+
+
+class GuardsOnModules(RecordingRule, code="GD302", severity="info"):
+    """Thousands of guards on the structure of modules: types, hooks, parameters, buffers.
+
+    ## What it finds
+    A compile with 1,000 or more guards on the structure of its modules, which rarely changes.
+
+    ## Why it costs
+    torch checks each of them before each run of the compiled code. The checks cost more in a model
+    of many small modules than in one of a few large modules.
+
+    ## Example
+    ```python
+    import torch
+
+    net = torch.nn.Sequential(*[torch.nn.Linear(8, 8, bias=False) for _ in range(240)])
+    for layer in net:
+        torch.nn.init.eye_(layer.weight)
+
+    def forward(x):
+        return net(x)
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    weights = torch.nn.Parameter(torch.eye(8).repeat(240, 1, 1))
+
+    def forward(x):
+        for weight in weights:
+            x = x @ weight.T
+        return x
+
+    def inputs():
+        return (torch.randn(4, 8),)
+    ```
+    If the modules must stay, a guard filter of `torch.compiler` drops their guards.
+
+    ## Fix safety
+    The guard filters are unsafe: if a module changes after it was compiled (a replaced parameter, a
+    different flag, a new hook), torch doesn't notice, and the compiled code gives the old results.
+    Fewer, larger modules keep results the same.
+
+    ## Source
+    `torch/compiler/__init__.py`, 2.13 and 2.15 (`skip_guard_on_inbuilt_nn_modules_unsafe`); PyTorch
+    user guide, "Reducing guard overhead" and "Regional compilation".
+    """
+
+    remedies = (SKIP_INBUILT, REGIONAL, SKIP_ALL)
+
+    def findings(self, view: RecordingView) -> Findings:
+        guards = view.recording.guards
+        sets = grouped(
+            (view.compiles[set_.compile_id].frame_id, set_)
+            for set_ in (guards.sets if guards else ())
+        )
+        for frame in view.recording.frames:
+            largest = max(sets.get(frame.frame_id, ()), key=_internal_count, default=None)
+            if largest is None or (count := _internal_count(largest)) < _MIN_STRUCTURE_GUARDS:
+                continue
+            modules = {node.path for node in largest.nodes if node.is_module_internal}
+            yield self.finding(
+                view,
+                frame.entry,
+                f"`{frame.name}` checks {count:,} guards on the structure of "
+                f"{counted(len(modules), 'module')} in each run",
+                [largest],
+                count=count,
+            )
+
+
+def _internal_count(set_: GuardSet) -> int:
+    return sum(node.is_module_internal for node in set_.nodes)
+
+
+class GuardOnChangingValue(RecordingRule, code="GD303"):
+    """A guard on a value that keeps changing from call to call.
+
+    ## What it finds
+    A guarded value that differed in three or more recompiles of a function. `graphdoctor guards`
+    reports it; `graphdoctor recompiles` shows each recompile.
+
+    ## Why it costs
+    The function keeps recompiling, and torch first checks every cache entry in vain. After the
+    recompile limit, the function runs eagerly.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x, name):
+        return x.sin() * len(name)
+
+    def inputs():
+        return [(torch.ones(256, 256), "n" * length) for length in range(1, 6)]
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, length):
+        return x.sin() * length
+
+    def inputs():
+        return [(torch.ones(256, 256), torch.tensor(float(length))) for length in range(1, 6)]
+    ```
+
+    ## Fix safety
+    A tensor instead of a number keeps results the same, except for the dtype. torch doesn't
+    specialize on a value that is read outside the compiled function.
+
+    ## Source
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13.
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        if view.recording.guards is None:
+            return
+        changes = grouped(
+            ((compile_.frame_id, change.expression), (compile_, change))
+            for compile_ in view.recording.compiles
+            if compile_.cause is not None and compile_.outcome == "compiled"
+            for change in compile_.cause.changes
+        )
+        for (frame_id, _), pairs in changes.items():
+            if len(pairs) < _MIN_RECOMPILES or (frame := view.frames.get(frame_id)) is None:
+                continue
+            compile_, first = pairs[0]
+            texts = (text for _, change in pairs for text in (change.old, change.new))
+            values = [without_middle(text) for text in dict.fromkeys(texts) if text is not None]
+            shown = values[:_MAX_VALUES] + ["…"] * (len(values) > _MAX_VALUES)
+            name = quoted(first.expression)
+            yield self.finding(
+                view,
+                first.guard_location or frame.entry,
+                f"{name} differed in {len(pairs)} recompiles of `{frame.name}`"
+                + (f": {', '.join(shown)}" if shown else ""),
+                [compile_ for compile_, _ in pairs],
+                changes=(first,),
+                torch_reason=first.guard,
+                user_stack=compile_.stack,
+                fixes=[call_fix(f"Keep {name} from changing: graphdoctor recompiles says how")],
+            )
+
+
+_WHY: Mapping[CacheBypassKind, str] = {
+    "function": "keeps no graph with {subject}, which it doesn't know",
+    "autograd_function": "keeps no graph with a `torch.autograd.Function`",
+    "higher_order_operator": "keeps no graph with {subject}",
+    "method": "keeps no graph with a method call that torch doesn't know",
+    "checkpoint_policy": "keeps no graph with a checkpoint whose `context_fn` has no `cache_hash`",
+    "custom_pass": "keeps no graph made with a custom pass that has no `uuid()`",
+    "memory_budget": "keeps no graph made with an estimator or solver that has no `uuid()`",
+    "freezing": "keeps no graph with frozen parameters",
+    "disabled": "is turned off by a setting",
+    "unpicklable": "keeps no graph with {subject}, which can't be written to disk",
+    "other": "leaves it out",
+}
+_NAMELESS: Mapping[CacheBypassKind, str] = {
+    "function": "a function",
+    "higher_order_operator": "an operator that takes functions",
+    "unpicklable": "an object",
+}
+_TORCHS: Mapping[str, str] = {
+    "torch._dynamo.variables.torch.flat_apply_capture": "a function under `nonstrict_trace`",
+    "torch.amp.autocast_mode._enter_autocast": "`torch.autocast`",
+    "torch.nn.attention._backend_from_string": "`sdpa_kernel`",
+}
+"""Calls that have torch put these functions into a graph."""
+_TARGETS: Mapping[CacheBypassKind, str] = {
+    "autograd_function": "autograd_function_apply",
+    "checkpoint_policy": "tag_activation_checkpoint",
+}
+"""Target of the node that keeps a graph out, where torch doesn't name it."""
+_TITLES: Mapping[CacheBypassKind, str] = {
+    "checkpoint_policy": "Give the `context_fn` an attribute `cache_hash` that changes whenever the policy changes",
+    "custom_pass": "Make the pass a `torch._inductor.custom_graph_pass.CustomGraphPass` whose `uuid()` changes "
+    "whenever the pass changes",
+    "memory_budget": "Make it a `CustomRuntimeEstimator` or `CustomKnapsackSolver` whose `uuid()` is its version",
+    "disabled": "Leave `torch._inductor.config.fx_graph_cache` on",
+}
+
+
+class CacheBypassed(RecordingRule, code="GD403", severity="info"):
+    """Graphs that torch's caches on disk leave out, so that each start makes them again.
+
+    ## What it finds
+    A graph that Inductor's cache or AOTAutograd's leaves out, with torch's reason and the line it
+    is about, if torch's reason names a function or an operator. torch itself says nothing of it.
+    Needs `--backend inductor`.
+
+    ## Why it costs
+    With both caches, the second start of a program takes its graphs from disk, and only Dynamo runs
+    again. A graph that AOTAutograd's cache leaves out is traced by AOTAutograd and goes through
+    Inductor's passes again; its kernels may still be found. What Inductor's cache leaves out is
+    compiled again as a whole, at each start, on each machine and in each rank.
+
+    ## Example
+    ```python
+    import torch
+
+    ARGUMENTS = ["--backend", "inductor"]
+
+    @torch.compiler.allow_in_graph
+    def smooth(x):
+        return x.sin() * x
+
+    def forward(x):
+        return smooth(x) + 1
+
+    def inputs():
+        return (torch.ones(4, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    ARGUMENTS = ["--backend", "inductor"]
+
+    def smooth(x):
+        return x.sin() * x
+    ```
+    What torch can't trace can be a custom operator (`torch.library.custom_op`), which the caches
+    keep. An operator that takes functions, such as `torch.cond`, is kept if
+    `unsafe_marked_cacheable_functions` names it. `torch.autocast` can be around the call of the
+    compiled function. For a `torch.autograd.Function` there is a setting, for a custom pass a class
+    with `uuid()` (`torch._inductor.custom_graph_pass.CustomGraphPass`), for the policy of a
+    selective checkpoint the attribute `cache_hash`.
+
+    ## Fix safety
+    Results stay the same while what torch can't see stays the same: a `uuid()`, a `cache_hash` or a
+    value of `unsafe_marked_cacheable_functions` must change with the code that it stands for, or a
+    start runs old code.
+
+    ## Source
+    `torch/_functorch/_aot_autograd/autograd_cache.py` and `torch/_inductor/codecache.py`, 2.13;
+    PyTorch tutorial, "Compile Time Caching in torch.compile".
+    """
+
+    guide = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Findings:
+        placed = (
+            ((bypass.kind, bypass.subject, view.place(*_line(bypass, view))), bypass)
+            for bypass in view.recording.cache_bypasses
+            if (compile_ := view.compiles.get(bypass.compile_id)) is None
+            or compile_.outcome != "failed"
+        )
+        for (kind, name, entry), bypasses in grouped(placed).items():
+            if entry is None:
+                continue
+            subject = _NAMELESS.get(kind, "") if name is None else _TORCHS.get(name, f"`{name}`")
+            why = _WHY[kind].format(subject=subject)
+            yield self.finding(
+                view,
+                entry,
+                f"each start {_again(bypasses, view)}: torch's cache {why}",
+                bypasses,
+                torch_reason=bypasses[0].reason,
+                subject=f"{kind} {name or ''}".strip(),
+                fixes=_bypass_fixes(bypasses[0]),
+            )
+
+
+def _line(bypass: CacheBypass, view: RecordingView) -> tuple[str | None, int | None, str | None]:
+    """Return the line of the node that torch's reason is about, if it is known, and the compile."""
+    wanted = _TARGETS.get(bypass.kind, bypass.subject) or ""
+    for graph in view.recording.graphs if wanted else ():
+        for node in graph.nodes or () if graph.compile_id == bypass.compile_id else ():
+            # Torch names a function by its module; a graph may only have the last part of that.
+            is_it = node.target.rpartition(".")[2] == wanted.rpartition(".")[2]
+            if is_it and node.opcode.startswith("call_"):
+                return node.file, node.line, bypass.compile_id
+    return None, None, bypass.compile_id
+
+
+def _again(bypasses: Sequence[CacheBypass], view: RecordingView) -> str:
+    graphs = counted(len(bypasses), "graph")
+    if all(bypass.is_code_kept for bypass in bypasses):
+        return f"traces {graphs} with AOTAutograd again"
+    compiles = (view.compiles.get(bypass.compile_id) for bypass in bypasses)
+    seconds = whole_sum(None if compile_ is None else compile_.backend_s for compile_ in compiles)
+    took = "" if seconds is None else f" ({seconds:.1f} s)"
+    return f"compiles {graphs} again{took}"
+
+
+def _bypass_fixes(bypass: CacheBypass) -> Fixes:
+    # torch looks functions up by their names.
+    marked = bypass.subject if "<locals>" not in (bypass.reason or "") else None
+    if (manager := _TORCHS.get(marked or "")) is not None:
+        yield call_fix(f"Enter {manager} around the call of the compiled function, and not in it")
+        return
+    if bypass.kind == "function":
+        yield code_fix(
+            "Let torch trace the function: call it without `allow_in_graph` or `nonstrict_trace`"
+        )
+        yield code_fix(
+            "Make it a custom operator: `torch.library.custom_op`",
+            "PyTorch: Custom Python operators",
+        )
+    elif bypass.kind == "higher_order_operator":
+        marked = marked and f"torch.ops.higher_order.{marked}"
+    elif bypass.kind == "autograd_function":
+        name = "torch._functorch.config.autograd_cache_allow_custom_autograd_functions"
+        yield setting(name, "Let AOTAutograd's cache keep graphs with such functions")
+    elif bypass.kind in _TITLES:
+        yield code_fix(_TITLES[bypass.kind])
+    if marked and bypass.kind in ("function", "higher_order_operator"):
+        yield code_fix(
+            f"Unsafe: name `{marked}` in `torch._inductor.config.unsafe_marked_cacheable_functions`, with a value that "
+            "you change whenever the code that it stands for changes"
+        )
+
+
+class IgnoredCache(RecordingRule, code="GD404", severity="info"):
+    """Functions whose `lru_cache` torch ignores, so compiled code recomputes their tensors.
+
+    ## What it finds
+    A call, in compiled code, of a function with a `functools.lru_cache` or `functools.cache` that
+    gives tensors. Where it gives something else, such as a number, nothing is lost: torch traces it
+    once.
+
+    ## Why it costs
+    torch traces the function inside and puts its operations into the graph, whatever the cache
+    holds. So a table of positions or a mask that eager mode makes once is made in each call of the
+    compiled code.
+
+    ## Example
+    ```python
+    import functools
+
+    import torch
+
+    @functools.lru_cache
+    def mask(size):
+        return torch.ones(size, size).tril()
+
+    def forward(x):
+        return x * mask(x.shape[-1])
+
+    def inputs():
+        return (torch.ones(8, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x, mask):
+        return x * mask
+
+    def inputs():
+        return (torch.ones(8, 8), mask(8))
+    ```
+    A module can keep it as a buffer: `self.register_buffer("mask", mask(8), persistent=False)`.
+    Where making it takes less than reading it from memory, leave it as it is: Inductor fuses it
+    into the kernel that uses it.
+
+    ## Fix safety
+    The values are the same. A tensor that is made before the call has the device and the dtype that
+    it was made with.
+
+    ## Source
+    `torch/_dynamo/variables/functions.py`, 2.13 (`WrapperUserFunctionVariable`), which warns of it
+    once.
+    """
+
+    guide = "torch/_dynamo/variables/functions.py, 2.13"
+
+    def findings(self, view: RecordingView) -> Findings:
+        calls = (((call.function, call.entry.at), call) for call in view.recording.ignored_caches)
+        for (function, _), alike in grouped(calls).items():
+            yield self.finding(
+                view,
+                alike[0].entry,
+                f"compiled code computes what `{function}` returns in each call: torch ignores its lru_cache",
+                alike,
+                subject=function,
+                fixes=[
+                    code_fix(
+                        f"Call `{function}` before the compiled code, and pass what it returns"
+                    )
+                ],
+            )

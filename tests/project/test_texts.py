@@ -16,7 +16,6 @@ READS: dict[str, str] = {
             "rules/branches.py",
             "rules/calls.py",
             "rules/graph_breaks.py",
-            "rules/skipped_frames.py",
             "rules/tensor_values.py",
             "rules/training.py",
         ),

@@ -34,13 +34,13 @@ from graphdoctor.fixes.source.flow import Surrounding, certain_nodes
 from graphdoctor.fixes.source.program import Program, Scope
 from graphdoctor.fixes.source.values import Values
 from graphdoctor.rules.catalog import ALL_RULES
+from graphdoctor.rules.changes import module_number_fixes
 from graphdoctor.rules.diagnosis.diagnose import with_distinct_fingerprints
 from graphdoctor.rules.diagnosis.rule import BreakRule, fingerprint
 from graphdoctor.rules.diagnosis.sites import BreakSite
 from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
-from graphdoctor.rules.numbers import module_number_fixes
 from graphdoctor.trials.launch.discover import project_folders
 from graphdoctor.wording import counted
 

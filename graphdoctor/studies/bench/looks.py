@@ -18,10 +18,8 @@ from graphdoctor.facts.bench import Variant
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.recording import Recording
-from graphdoctor.rules.caches import CacheBypassed
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording, diagnosis_of
-from graphdoctor.rules.graphs import RepeatedBlocksInOneGraph
-from graphdoctor.rules.guards import GuardOverhead
+from graphdoctor.rules.graphs import CacheBypassed, GuardOverhead, RepeatedBlocksInOneGraph
 from graphdoctor.rules.kernels import LibraryCalls, SlowerKernels
 from graphdoctor.studies.bench.side_by_side import Way
 from graphdoctor.trials.judge import Reference, Verdict, failure_of
