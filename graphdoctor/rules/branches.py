@@ -115,8 +115,7 @@ class DataDependentBranch(BreakRule, code="GD102"):
 
     ## Fix safety
     Unsafe: `torch.where` computes both sides. If one side has a side effect, it always happens. If
-        one side gives NaN
-    for values that the branch was meant to exclude, gradients become NaN too.
+    one side gives NaN for values that the branch was meant to exclude, gradients become NaN too.
 
     ## Source
     PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for

@@ -81,9 +81,8 @@ class PrintOrLog(BreakRule, code="GD101"):
     `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call in compiled code.
 
     ## Fix safety
-    Safe: the tensors stay the same. In a compiled call, the output is missing (guarded or ignored)
-        or comes later
-    (reordered).
+    Safe: the tensors stay the same. In a compiled call, output that is guarded or ignored is missing,
+    and reordered output comes later.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13
@@ -215,9 +214,8 @@ class SkippedFunction(BreakRule, code="GD105"):
     `torch._dynamo.nonstrict_trace`.
 
     ## Fix safety
-    Unsafe: what the function does happens at another time, or no longer. Passing a value in is safe
-        if the caller
-    computes the same value.
+    Unsafe: what the function does happens at another time, or not at all. Passing a value in is safe
+    if the caller computes the same value.
 
     ## Source
     PyTorch user guide, "Skipped functions" and "Common graph breaks";
@@ -338,8 +336,7 @@ class DisabledFunction(BreakRule, code="GD106"):
 
     ## Fix safety
     Unsafe: someone disabled it for a reason. Remove it and check that the function compiles and
-        gives the same results.
-    Keep it around code with many graph breaks.
+    gives the same results. Keep it around code with many graph breaks.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0098.

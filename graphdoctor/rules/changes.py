@@ -378,8 +378,7 @@ class GrowingContainer(RecompileRule, code="GD218"):
     ## Why it costs
     Code that changes a container is compiled for one length, so no call can use the code of
     another: each call recompiles, and after `recompile_limit` (8) of them the function runs
-        eagerly. Tensors in it also keep what their
-    backward pass needs.
+    eagerly. Tensors in it also keep what their backward pass needs.
 
     ## Example
     ```python
@@ -477,8 +476,8 @@ class NumberArgument(RecompileRule, code="GD203"):
     ## What it finds
     Recompiles because an int or float that the compiled code is specialized on has a different
     value: an argument, a captured variable, or a number that an earlier part of the function read
-        from a tensor. An int becomes dynamic at
-    its second value. A float does so only if it is used in nothing but tensor arithmetic.
+    from a tensor. An int becomes dynamic at its second value. A float does so only if it is used in
+    nothing but tensor arithmetic.
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After

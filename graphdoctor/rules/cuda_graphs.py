@@ -330,7 +330,7 @@ class CudaGraphRecordings(RecordingRule, code="GD511"):
     ```
     With inputs padded to a few sizes, there are only a few CUDA graphs. For static inputs that
     move: write new values into the same tensor, as in `parameter.copy_(value)`, instead of putting
-        another tensor in its place.
+    another tensor in its place.
 
     ## Fix safety
     Padding is safe if the padded elements don't change the result. Without CUDA graphs for dynamic

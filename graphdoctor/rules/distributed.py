@@ -105,9 +105,8 @@ class DdpForward(BreakRule, code="GD125", severity="info"):
 
     ## Fix safety
     Safe: DDP does the same in eager mode. Names in `state_dict()` change: `module.` becomes
-        `module._orig_mod.`. Where
-    that matters, call `model.compile()` before wrapping it, which changes no name, but does nothing
-    to a module of torch's own class.
+    `module._orig_mod.`. Where that matters, call `model.compile()` before wrapping it, which
+    changes no name, but does nothing to a module of torch's own class.
 
     ## Source
     `torch/nn/parallel/distributed.py` and `torch/_dynamo/backends/distributed.py`, 2.13.
@@ -208,8 +207,7 @@ class FsdpHook(BreakRule, code="GD126"):
     ```
     Blocks of one class share what is compiled. `compile()` does nothing to a block of torch's own
     class: put `fully_shard(torch.compile(block))` in its place. A function that calls the sharded
-        modules and is compiled itself
-    breaks at each of them all the same.
+    modules and is compiled itself breaks at each of them all the same.
 
     ## Fix safety
     Safe: the hooks run eagerly, around the compiled blocks, and so does what is between them. With

@@ -535,7 +535,7 @@ class PrefixedCompileIds(GapPage, code="GD903", severity="info"):
 
     ## What to do
     Nothing: this only explains the ids. To look at one process, read its own log with `graphdoctor
-        report`.
+    report`.
     """
 
 

@@ -569,11 +569,9 @@ class DtypeCasts(_AtLines, code="GD509"):
     ## What it finds
     Kernels that take 5% of a steady call or more and do next to nothing but cast, such as weights
     that autocast casts in each call. Also a line at which narrower values become float64, if
-    kernels that compute in float64 take 5% or
-    more: a NumPy array or a tensor made of one is float64, and what is computed with it becomes so.
-        Casts
-    that are fused into a kernel that computes something cost next to nothing, and aren't counted.
-    `graphdoctor profile` reports it.
+    kernels that compute in float64 take 5% or more: a NumPy array or a tensor made of one is
+    float64, and what is computed with it becomes so. Casts that are fused into a kernel that
+    computes something cost next to nothing, and aren't counted. `graphdoctor profile` reports it.
 
     ## Why it costs
     A cast reads and writes a whole tensor. float64 moves twice the bytes of float32, and GPUs

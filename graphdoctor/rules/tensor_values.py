@@ -79,8 +79,8 @@ class ScalarRead(BreakRule, code="GD103"):
 
     ## Fix safety
     Unsafe: `.item()` stops gradients, and a tensor lets them flow through the value. Add
-        `.detach()` if they must not.
-    Results can differ in the last bits, because Python computes in double precision.
+    `.detach()` if they must not. Results can differ in the last bits, because Python computes in
+    double precision.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0124, GB0109 and GB0033.
@@ -238,8 +238,7 @@ class DynamicShapeOperator(BreakRule, code="GD104"):
 
     ## Fix safety
     Unsafe: `torch.where` keeps the shape, so the fill value must be neutral for all later
-        operations: 0 for a sum, -inf
-    for a maximum.
+    operations: 0 for a sum, -inf for a maximum.
 
     ## Source
     PyTorch user guide, "Common graph breaks" (data-dependent operations); torch's own hints for
