@@ -236,6 +236,11 @@ class TrialResult(Fact):
     """Place of the largest difference, or the reason why they weren't compared."""
     error: str | None = None
 
+    @property
+    def score(self) -> tuple[int, int]:
+        """Functions over the recompile limit, then compiles; lower is better."""
+        return self.frames_over_limit or 0, self.compiles or 0
+
 
 class UntriedChange(Fact):
     """A cause of recompiles that no replay can remove."""
@@ -253,11 +258,38 @@ class WhatIf(Fact):
     which removes none."""
     binding: tuple[str, ...] = ()
     """The changed values whose remedy alone saves the most compiles; empty if none stands out."""
-    conclusion: str
-    """One or two sentences: which change to fix, with the counts that show it."""
+    frame_count: int = 0
+    """Functions of the recorded run, each of which has to be compiled once."""
     untried: tuple[UntriedChange, ...] = ()
     skipped_count: int = 0
     """Number of combinations that weren't tried because there were too many."""
+
+    @property
+    def unchanged(self) -> TrialResult:
+        """The unmodified program."""
+        return next(result for result in self.results if not result.remedies)
+
+    @property
+    def for_causes(self) -> list[TrialResult]:
+        """Replays that ran with remedies for causes, the best first."""
+        return [
+            result
+            for result in self.results
+            if result.compiles is not None
+            and result.remedies
+            and all(remedy.addresses for remedy in result.remedies)
+        ]
+
+    @property
+    def better(self) -> list[TrialResult]:
+        """Those of them that save compiles, with the same results."""
+        if self.unchanged.compiles is None:
+            return []
+        return [
+            result
+            for result in self.for_causes
+            if result.outputs != "different" and result.score < self.unchanged.score
+        ]
 
 
 TriedOutcome = Literal["free", "compiled", "over_limit", "fails_compiled", "fails_eager"]

@@ -19,15 +19,11 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays
-from graphdoctor.wording import counted
 
 FOLDER = "what-if"
 _MAX_TRIALS = 12
-_MAX_NAMED = 3
 
 _Trial = tuple[Together, TrialResult]
-_Score = tuple[int, int]
-"""Functions over the recompile limit, then compiles; lower is better."""
 
 
 def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatIf | None:
@@ -112,74 +108,16 @@ def _rank(trial: _Trial) -> tuple[bool, bool, int, bool, int, int]:
 def _answer(
     trials: Sequence[_Trial], fixes: RecompileFixes, skipped: int, *, frames: int
 ) -> WhatIf:
-    results = tuple(result for _, result in sorted(trials, key=_rank))
-    binding, conclusion = _conclusion(results, frames)
-    return WhatIf(
-        results=results,
-        binding=binding,
-        conclusion=conclusion,
+    answer = WhatIf(
+        results=tuple(result for _, result in sorted(trials, key=_rank)),
+        frame_count=frames,
         untried=tuple(fixes.untried),
         skipped_count=skipped,
     )
-
-
-def _conclusion(ranked: Sequence[TrialResult], frames: int) -> tuple[tuple[str, ...], str]:
-    """Conclude which cause binds, if so many frames have to be compiled at least once."""
-    base = next(result for result in ranked if not result.remedies)
-    if base.compiles is None:
-        return (), "The calls couldn't be replayed, so there is nothing to compare."
-    for_causes = [
-        result
-        for result in ranked
-        if result.compiles is not None
-        and result.remedies
-        and all(remedy.addresses for remedy in result.remedies)
-    ]
-    better = [
-        result
-        for result in for_causes
-        if result.outputs != "different" and _score(result) < _score(base)
-    ]
-    helpful = [result for result in better if len(result.remedies) == 1]
-    best = helpful[0] if helpful else base
-    joint = next((result for result in better if _score(result) < _score(best)), None)
-    together = f" Fixing {_names(joint)} together: {_saved(base, joint)}." if joint else ""
-    if not helpful:
-        return (), f"No remedy for a single cause saves a compile.{together}"
-    others = [result for result in for_causes if len(result.remedies) == 1 and result is not best]
-    rivals = [result for result in others if _score(result) == _score(best)]
-    if rivals:
-        savings = "; ".join(
-            f"{_names(result)}: {_saved(base, result)}" for result in (best, *rivals)
-        )
-        return (), f"No single cause stands out. Fixing one alone: {savings}.{together}"
-    is_enough = _score(best) <= (0, frames)
-    answer = f"Fixing {_names(best)} alone {'is enough' if is_enough else 'helps most'}: {_saved(base, best)}."
-    compared = "".join(
-        f" Fixing {_names(result)} alone: {_saved(base, result)}." for result in others
-    )
-    return best.remedies[0].addresses, answer + compared + together
-
-
-def _score(result: TrialResult) -> _Score:
-    return result.frames_over_limit or 0, result.compiles or 0
-
-
-def _names(result: TrialResult) -> str:
-    names = [
-        name if "`" in name else f"`{name}`"
-        for remedy in result.remedies
-        for name in remedy.addresses
-    ]
-    more = len(names) - _MAX_NAMED
-    return ", ".join(names[:_MAX_NAMED]) + f" and {more} more" if more > 0 else " and ".join(names)
-
-
-def _saved(base: TrialResult, result: TrialResult) -> str:
-    """``8 compiles → 2, no longer over the recompile limit``."""
-    limit = ""
-    if result.frames_over_limit:
-        limit = f", {'still ' if base.frames_over_limit else ''}over the recompile limit"
-    elif base.frames_over_limit:
-        limit = ", no longer over the recompile limit"
-    return f"{counted(base.compiles or 0, 'compile')} → {result.compiles}{limit}"
+    best = next((result for result in answer.better if len(result.remedies) == 1), None)
+    if best is None:
+        return answer
+    rivals = [result for result in answer.for_causes if len(result.remedies) == 1]
+    if sum(result.score == best.score for result in rivals) > 1:
+        return answer
+    return answer.replace(binding=best.remedies[0].addresses)

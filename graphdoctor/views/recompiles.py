@@ -12,10 +12,27 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, RecompileReport
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.stack import PROGRAM_ORIGINS
-from graphdoctor.facts.trials import TrialResult, TriedValue, Variation, VariationVerdict
-from graphdoctor.views import parts
+from graphdoctor.facts.trials import TrialResult, TriedValue, Variation, VariationVerdict, WhatIf
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.next_step import after_run
+from graphdoctor.views.parts import (
+    Block,
+    Cards,
+    Cell,
+    Code,
+    Inline,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    TableRow,
+    Tone,
+    Verdict,
+    View,
+    joined,
+)
 from graphdoctor.views.words import (
     clusters,
     diagnosis_view,
@@ -31,15 +48,16 @@ _MOST_RECOMPILES = 60
 _MOST_IDS = 3
 _MOST_LINES = 8
 """Of a snippet."""
-_GROUPS: tuple[tuple[VariationVerdict, str, parts.Tone], ...] = (
-    ("fails", "Fails only under torch.compile", "bad"),
-    ("recompiles", "Recompiles for each new value", "bad"),
-    ("generalises", "Recompiles once, then handles other values too", "warning"),
-    ("free", "Free", "good"),
+_GROUPS: tuple[tuple[VariationVerdict, str, str, Tone], ...] = (
+    ("fails", "fail", "Fails only under torch.compile", "bad"),
+    ("recompiles", "recompile", "Recompiles for each new value", "bad"),
+    ("generalises", "become dynamic", "Recompiles once, then handles other values too", "warning"),
+    ("free", "free", "Free", "good"),
 )
 _MOST_NAMES = 12
 _MOST_VARIED = 25
 _MOST_TIED = 3
+_MAX_NAMED = 3
 
 _MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
 _ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
@@ -84,205 +102,191 @@ _ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
 )
 
 
-def recompiles_view(diagnosis: Diagnosis) -> parts.View:
+def recompiles_view(diagnosis: Diagnosis) -> View:
     """The recompiles and their causes; findings about anything else are left out."""
-    return diagnosis_view(
-        diagnosis, "recompiles", _parts(diagnosis), _replays(diagnosis) or after_run(diagnosis)
-    )
-
-
-def _replays(diagnosis: Diagnosis) -> str | None:
-    """The command that says which fixes for several causes are enough; None where that is known or
-    can't be.
-    """
-    recording = diagnosis.recording
-    is_known = (
-        recording.what_if is not None or recording.treatment is not None or recording.is_partial
-    )
-    is_asked = diagnosis.summary.recompile_causes > 1 and not is_known
-    return command_line(recording.target, "recompiles", "--what-if") if is_asked else None
-
-
-def _parts(diagnosis: Diagnosis) -> Iterator[parts.Block]:
-    yield from partial_note(diagnosis)
-    yield from _answer(diagnosis)
+    recording, reports = diagnosis.recording, diagnosis.recompiles
+    is_open = not (recording.what_if or recording.treatment or recording.is_partial)
+    command = command_line(recording.target, "recompiles", "--what-if")
+    has_more = is_open and diagnosis.summary.recompile_causes > 1 and command is not None
+    hint = Note("--what-if shows which fixes are enough, alone or together.", "dim")
     findings = [finding for finding in diagnosis.findings if finding.code.startswith("GD2")]
-    yield parts.Cards(tuple(map(card_of, clusters(findings))))
-    yield parts.Section("Recompiles", _recompiles(diagnosis), count=len(diagnosis.recompiles))
-    yield from what_if_parts(diagnosis)
-    yield unknown_section(other_gaps(diagnosis))
-    yield from closing(diagnosis, prefix="GD2")
+    headings = ("#compiles", "#call", "function", "what changed", "called from", "#cost")
+    rows = map(_recompile, reports)
+    table: list[Block] = [Table(headings, rows, "recompile", _MOST_RECOMPILES)]
+    if not all(report.is_exact for report in reports):
+        text = "~ from torch's message, which names only the first failed guard of each cache entry"
+        table.append(Note(text, "dim"))
+    pieces = (
+        *partial_note(diagnosis),
+        *_answer(diagnosis),
+        *((hint,) if has_more else ()),
+        Cards(tuple(map(card_of, clusters(findings)))),
+        Section("Recompiles", table, count=len(reports)),
+        *what_if_parts(diagnosis),
+        unknown_section(other_gaps(diagnosis)),
+        *closing(diagnosis, prefix="GD2"),
+    )
+    return diagnosis_view(
+        diagnosis, "recompiles", pieces, command if has_more else after_run(diagnosis)
+    )
 
 
-def _answer(diagnosis: Diagnosis) -> Iterator[parts.Block]:
+def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
     summary = diagnosis.summary
     if over := summary.frames_over_limit:
-        verbs = ("is", "runs") if over == 1 else ("are", "run")
-        yield parts.Verdict(
-            f"{counted(over, 'function')} {verbs[0]} over the recompile limit and {verbs[1]} eagerly.",
-            "bad",
-        )
+        is_over, runs = ("is", "runs") if over == 1 else ("are", "run")
+        functions = counted(over, "function")
+        text = f"{functions} {is_over} over the recompile limit and {runs} eagerly."
+        yield Verdict(text, "bad")
     if summary.recompiles:
+        compiles = diagnosis.recording.compiles
         prevented = sum(
-            compile_.is_recompile
-            for compile_ in diagnosis.recording.compiles
-            if compile_.outcome == "limit"
+            compile_.is_recompile for compile_ in compiles if compile_.outcome == "limit"
         )
         stopped = f", {prevented} of them stopped by the limit" if prevented else ""
         causes = counted(summary.recompile_causes, "cause")
-        yield parts.Verdict(
-            f"{counted(summary.recompiles, 'recompile')} from {causes}{stopped}.", "warning"
-        )
+        recompiles = counted(summary.recompiles, "recompile")
+        yield Verdict(f"{recompiles} from {causes}{stopped}.", "warning")
     elif not over and summary.compiles:
-        yield parts.Verdict("No recompiles.", "good")
+        yield Verdict("No recompiles.", "good")
     costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
+    seconds = summary.compile_time_s
     pieces = (
         counted(summary.calls, "call") if summary.calls else None,
         counted(summary.compiles, "compile"),
-        None if summary.compile_time_s is None else f"{summary.compile_time_s:.2f} s compiling",
-        f"{sum(costs):.2f} s of it recompiling" if costs and summary.compile_time_s else None,
+        None if seconds is None else f"{seconds:.2f} s compiling",
+        f"{sum(costs):.2f} s of it recompiling" if costs and seconds else None,
     )
-    yield parts.Note(join_texts(" · ", *pieces))
-    if _replays(diagnosis):
-        yield parts.Note("--what-if shows which fixes are enough, alone or together.", "dim")
+    yield Note(join_texts(" · ", *pieces))
 
 
-def _recompiles(diagnosis: Diagnosis) -> Iterator[parts.Block]:
-    reports = diagnosis.recompiles
-    headings = ("#compiles", "#call", "function", "what changed", "called from", "#cost")
-    yield parts.Table(headings, map(_recompile, reports), "recompile", _MOST_RECOMPILES)
-    if not all(report.is_exact for report in reports):
-        yield parts.Note(
-            "~ from torch's message, which names only the first failed guard of each cache entry",
-            "dim",
-        )
-
-
-def _recompile(report: RecompileReport) -> parts.TableRow:
-    ids = " ".join(report.compile_ids[:_MOST_IDS])
-    if (more := len(report.compile_ids) - _MOST_IDS) > 0:
-        ids += f" +{more}"
+def _recompile(report: RecompileReport) -> TableRow:
+    more = len(report.compile_ids) - _MOST_IDS
+    ids = " ".join(report.compile_ids[:_MOST_IDS]) + (f" +{more}" if more > 0 else "")
     then = f"then {counted(len(report.followed_in), 'more function')}" if report.followed_in else ""
-    site = report.call_site
-    loop = ", ".join(f"{name}={value}" for name, value in report.loop_values.items())
-    cost = "?" if report.cost_s is None else f"{report.cost_s:.2f} s"
-    return (
-        parts.Cell("over limit", tone="bad") if report.is_over_limit else parts.Cell(ids),
-        "" if report.call_index is None else str(report.call_index),
-        parts.Cell(parts.Span(report.function), then),
-        _changes(report),
-        parts.Cell("" if site is None else short_place(site), parts.Span(loop)),
-        parts.Cell("eager", tone="bad")
-        if report.is_over_limit
-        else parts.Cell(cost, value=report.cost_s),
-    )
-
-
-def _changes(report: RecompileReport) -> parts.Cell:
-    text: list[parts.Inline] = [
+    changed: list[Inline] = [
         (_change(change), "" if report.is_exact else " ~") for change in report.cause
     ]
     if report.hidden_change_count:
-        text.append(f"{report.hidden_change_count} more")
-    also: list[parts.Inline] = [f"nearest entry {report.nearest}"] if report.nearest else []
+        changed.append(f"{report.hidden_change_count} more")
+    also: list[Inline] = [f"nearest entry {report.nearest}"] if report.nearest else []
     also += [("also changed: ", _change(change)) for change in report.also_changed]
-    return parts.Cell(
-        parts.joined(text, "; ") if report.cause else "torch didn't name a guard",
-        parts.joined(also, "; "),
-    )
-
-
-def _change(change: GuardChange) -> parts.Inline:
-    values, place = step(change), change.guard_location
-    said: parts.Inline = (
-        (parts.Span(change.expression, "code"), " ", parts.Span(values))
-        if values
-        else parts.Span(change.expression, "code")
-    )
+    cause = joined(changed, "; ") if report.cause else "torch didn't name a guard"
+    site, is_over = report.call_site, report.is_over_limit
+    loop = ", ".join(f"{name}={value}" for name, value in report.loop_values.items())
+    cost = "?" if report.cost_s is None else f"{report.cost_s:.2f} s"
     return (
-        said
-        if place is None or place.origin not in PROGRAM_ORIGINS
-        else (said, "  ", short_place(place))
+        Cell("over limit", tone="bad") if is_over else ids,
+        "" if report.call_index is None else str(report.call_index),
+        Cell(Span(report.function), then),
+        Cell(cause, joined(also, "; ")),
+        Cell("" if site is None else short_place(site), Span(loop)),
+        Cell("eager", tone="bad") if is_over else Cell(cost, value=report.cost_s),
+    )
+
+
+def _change(change: GuardChange) -> Inline:
+    values, place = step(change), change.guard_location
+    is_shown = place is not None and place.origin in PROGRAM_ORIGINS
+    return (
+        Span(change.expression, "code"),
+        (" ", Span(values)) if values else "",
+        ("  ", short_place(place)) if place is not None and is_shown else "",
     )
 
 
 # What the same calls do with each remedy.
 
 
-def what_if_parts(diagnosis: Diagnosis) -> Iterator[parts.Section]:
+def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
     """The replays with each remedy, the best first; nothing if none was made."""
     answer = diagnosis.recording.what_if
     if answer is None:
         return
     headings = ("#remedy", "#compiles", "limit", "outputs", "#compile time", "#all calls")
-    table = parts.Table(
-        headings, map(_trial, answer.results), "remedy", label="Replays with each remedy"
-    )
-    rest: list[parts.Block] = [
-        parts.Note(("Not tried: ", parts.Span(change.expression), f": {change.reason}"), "dim")
+    rows = map(_trial, answer.results)
+    table = Table(headings, rows, "remedy", label="Replays with each remedy")
+    rest: list[Block] = [
+        Note(("Not tried: ", Span(change.expression), f": {change.reason}"), "dim")
         for change in answer.untried
     ]
     if answer.skipped_count:
-        rest.append(
-            parts.Note(
-                f"{counted(answer.skipped_count, 'combination')} not tried: there are too many.",
-                "dim",
-            )
-        )
+        skipped = counted(answer.skipped_count, "combination")
+        rest.append(Note(f"{skipped} not tried: there are too many.", "dim"))
     best = answer.results[0]
-    rows = [
-        parts.Row(
-            "with" if number else "try",
-            parts.Code(remedy.snippet, most=_MOST_LINES)
-            if remedy.snippet
-            else parts.Note(remedy.title),
-        )
-        for number, remedy in enumerate(best.remedies if best.compiles is not None else ())
-    ]
-    yield parts.Section("What if", (table, parts.Note(answer.conclusion), *rest, parts.Rows(rows)))
+    for number, remedy in enumerate(best.remedies if best.compiles is not None else ()):
+        snippet = remedy.snippet
+        body = Code(snippet, most=_MOST_LINES) if snippet else Note(remedy.title)
+        rest.append(Rows([Row("with" if number else "try", body)]))
+    yield Section("What if", (table, Note(what_if_text(answer)), *rest))
 
 
-def _trial(result: TrialResult) -> parts.TableRow:
-    name: parts.Inline = (
-        parts.Span(" + ".join(remedy.name for remedy in result.remedies))
-        if result.remedies
-        else "unchanged"
+def what_if_text(answer: WhatIf) -> str:
+    """Say which change to fix, with the counts that show it."""
+    base = answer.unchanged
+    if base.compiles is None:
+        return "The calls couldn't be replayed, so there is nothing to compare."
+
+    def saved(result: TrialResult) -> str:
+        """``8 compiles → 2, no longer over the recompile limit``."""
+        over = "over the recompile limit"
+        limit = f", no longer {over}" if base.frames_over_limit else ""
+        if result.frames_over_limit:
+            limit = f", still {over}" if base.frames_over_limit else f", {over}"
+        return f"{counted(base.compiles or 0, 'compile')} → {result.compiles}{limit}"
+
+    singles = [result for result in answer.for_causes if len(result.remedies) == 1]
+    best = next((result for result in answer.better if result in singles), None)
+    least = (best or base).score
+    joint = next((result for result in answer.better if result.score < least), None)
+    together = f" Fixing {_addressed(joint)} together: {saved(joint)}." if joint else ""
+    if best is None:
+        return f"No remedy for a single cause saves a compile.{together}"
+    if not answer.binding:
+        alike = (result for result in singles if result.score == least)
+        savings = "; ".join(f"{_addressed(result)}: {saved(result)}" for result in alike)
+        return f"No single cause stands out. Fixing one alone: {savings}.{together}"
+    verb = "is enough" if least <= (0, answer.frame_count) else "helps most"
+    others = "".join(
+        f" Fixing {_addressed(result)} alone: {saved(result)}."
+        for result in singles
+        if result is not best
     )
+    return f"Fixing {_addressed(best)} alone {verb}: {saved(best)}.{others}{together}"
+
+
+def _addressed(result: TrialResult) -> str:
+    addresses = (name for remedy in result.remedies for name in remedy.addresses)
+    names = [name if "`" in name else f"`{name}`" for name in addresses]
+    return few_text(names, _MAX_NAMED) if len(names) > _MAX_NAMED else " and ".join(names)
+
+
+def _trial(result: TrialResult) -> TableRow:
+    remedies = Span(" + ".join(remedy.name for remedy in result.remedies) or "unchanged")
     if result.compiles is None:
-        return (
-            parts.Cell(name, parts.Span(result.error or "failed", tone="bad")),
-            *("-" for _ in range(5)),
-        )
-    times = (
-        "?" if seconds is None else f"{seconds:.2f} s"
-        for seconds in (result.compile_s, result.calls_s)
-    )
-    return (
-        name,
-        str(result.compiles),
-        parts.Cell("hit", tone="bad")
-        if result.frames_over_limit
-        else parts.Cell("not hit", tone="good"),
-        _outputs(result),
-        *times,
-    )
-
-
-def _outputs(result: TrialResult) -> parts.Cell:
-    if result.outputs == "different":
+        error = Span(result.error or "failed", tone="bad")
+        return Cell(remedies, error), *("-" for _ in range(5))
+    outputs = Cell("not compared", tone="dim")
+    if result.outputs == "equal":
+        outputs = Cell("equal", tone="good")
+    elif result.outputs == "different":
         by = "" if result.largest_difference is None else f" by {result.largest_difference:.2g}"
-        return parts.Cell(f"differ{by}", parts.Span(result.where or ""), "bad")
+        outputs = Cell(f"differ{by}", Span(result.where or ""), "bad")
+    is_hit = bool(result.frames_over_limit)
+    seconds = (result.compile_s, result.calls_s)
     return (
-        parts.Cell("equal", tone="good")
-        if result.outputs == "equal"
-        else parts.Cell("not compared", tone="dim")
+        remedies,
+        str(result.compiles),
+        Cell("hit", tone="bad") if is_hit else Cell("not hit", tone="good"),
+        outputs,
+        *("?" if time is None else f"{time:.2f} s" for time in seconds),
     )
 
 
 # What the compiled call is sensitive to, the worst first: ``recompiles --vary``.
 
 
-def variations_view(diagnosis: Diagnosis) -> parts.View:
+def variations_view(diagnosis: Diagnosis) -> View:
     """Which changes to the first call cause recompiles; findings are left out."""
     pieces = (
         *partial_note(diagnosis),
@@ -292,131 +296,86 @@ def variations_view(diagnosis: Diagnosis) -> parts.View:
     return diagnosis_view(diagnosis, "variations", pieces, after_run(diagnosis))
 
 
-def variation_parts(diagnosis: Diagnosis) -> Iterator[parts.Block]:
+def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:
     """Show what each changed property did; nothing if none was changed."""
-    if diagnosis.recording.variations is None:
+    variations, calls = diagnosis.recording.variations, diagnosis.recording.calls
+    if variations is None:
         return
-    variations = diagnosis.recording.variations
-    yield from _head(diagnosis, variations)
-    for verdict, heading, tone in _GROUPS:
-        group = [variation for variation in variations if variation.verdict == verdict]
-        if group:
-            table = parts.Table(
-                ("property", "was", "#compiling", "tried"),
-                map(_row, group),
-                "property",
-                _MOST_VARIED,
-            )
-            reasons = parts.Rows(
-                (row for variation in group for row in _reasons(variation)), show="long"
-            )
-            yield parts.Section(heading, (table, reasons, *_advice(group, verdict)), tone=tone)
-    untried = (variation for variation in variations if variation.verdict == "not_varied")
-    by_reason = grouped((variation.reason or "", variation.expression) for variation in untried)
-    notes = (
-        note
-        for reason, names in by_reason.items()
-        for note in _untried(reason, list(dict.fromkeys(names)))
-    )
-    yield parts.Section("Not varied", notes)
-
-
-def _head(diagnosis: Diagnosis, variations: Sequence[Variation]) -> Iterator[parts.Block]:
-    yield parts.Verdict("What your compiled model is sensitive to")
-    call = diagnosis.recording.calls[-1] if diagnosis.recording.calls else None
-    if call is not None and call.inputs is not None:
-        yield parts.Note(
-            (
-                "One property changed at a time, starting from the call (",
-                parts.Span(call.inputs),
-                ").",
-            )
-        )
-    tried = [variation for variation in variations if variation.verdict != "not_varied"]
-    names = {
-        "fails": "fail",
-        "recompiles": "recompile",
-        "generalises": "become dynamic",
-        "free": "free",
-    }
-    counts = {
-        name: sum(variation.verdict == verdict for variation in tried)
-        for verdict, name in names.items()
-    }
-    counts["not varied"] = len(variations) - len(tried)
-    pieces = [
-        f"{len(tried)} varied",
-        *(f"{number} {name}" for name, number in counts.items() if number),
-    ]
+    yield Verdict("What your compiled model is sensitive to")
+    if calls and (inputs := calls[-1].inputs) is not None:
+        start = "One property changed at a time, starting from the call ("
+        yield Note((start, Span(inputs), ")."))
+    groups = grouped((variation.verdict, variation) for variation in variations)
+    untried = groups.pop("not_varied", [])
+    pieces = [f"{len(variations) - len(untried)} varied"]
+    pieces += [f"{len(groups[name])} {text}" for name, text, *_ in _GROUPS if name in groups]
+    pieces += [f"{len(untried)} not varied"] if untried else []
+    tried = [variation for group in groups.values() for variation in group]
     seconds = [variation.compile_s for variation in tried if variation.compile_s is not None]
-    if seconds:
-        pieces.append(f"{sum(seconds):.2f} s compiling")
-    yield parts.Note(" · ".join(pieces))
+    pieces += [f"{sum(seconds):.2f} s compiling"] if seconds else []
+    yield Note(" · ".join(pieces))
+    for verdict, _, heading, tone in _GROUPS:
+        group = groups.get(verdict, [])
+        headings = ("property", "was", "#compiling", "tried")
+        table = Table(headings, map(_row, group), "property", _MOST_VARIED)
+        reasons = Rows((row for item in group for row in _reasons(item)), show="long")
+        # If only special sizes and numbers could be tried, there is no advice on the others.
+        kinds = {
+            variation.kind
+            for variation in group
+            for value in variation.tried
+            if not value.is_special and value.outcome != "fails_eager"
+        }
+        advice = (
+            Note(f"→ {text}")
+            for of_verdict, of_kinds, text in _ADVICE
+            if of_verdict == verdict and (not of_kinds or kinds & {*of_kinds})
+        )
+        yield Section(heading, (table, reasons, *advice) if group else (), tone=tone)
+    notes: list[Note] = []
+    by_reason = grouped((variation.reason or "", variation.expression) for variation in untried)
+    for reason, expressions in by_reason.items():
+        names, why = list(dict.fromkeys(expressions)), Span(f"  {reason}", tone="dim")
+        is_long = len(names) > _MOST_NAMES
+        if is_long:
+            notes.append(Note((Span(few_text(names, _MOST_NAMES)), why), show="short"))
+        notes.append(Note((Span(", ".join(names)), why), show="long" if is_long else "always"))
+    yield Section("Not varied", notes)
 
 
-def _row(variation: Variation) -> parts.TableRow:
-    tied = [parts.Span(expression) for expression in variation.tied[:_MOST_TIED]]
+def _row(variation: Variation) -> TableRow:
+    tied = joined([Span(expression) for expression in variation.tied[:_MOST_TIED]])
     hidden = len(variation.tied) - _MOST_TIED
     more = f" and {hidden} more" if hidden > 0 else ""
     cost = f"{variation.compile_s:.2f} s" if variation.compile_s else ""
+    made = [value for value in variation.tried if value.outcome != "fails_eager"]
+    alike = groupby(made, lambda value: (value.outcome, value.compiles, value.error))
+    outcomes = [_outcome(list(values)) for _, values in alike]
+    if failed := [value.value for value in variation.tried if value.outcome == "fails_eager"]:
+        outcomes.append(Span(f"{', '.join(failed)}: fails in eager mode", tone="dim"))
+    if variation.back_compiles:
+        compiles = counted(variation.back_compiles, "compile")
+        outcomes.append(Span(f"changed back: {compiles}", tone="warning"))
     return (
-        parts.Cell(
-            parts.Span(variation.expression), ("with ", parts.joined(tied), more) if tied else ""
-        ),
-        parts.Span(variation.base),
-        parts.Cell(cost, value=variation.compile_s),
-        parts.joined(list(_values(variation)), " · "),
+        Cell(Span(variation.expression), ("with ", tied, more) if variation.tied else ""),
+        Span(variation.base),
+        Cell(cost, value=variation.compile_s),
+        joined(outcomes, " · "),
     )
 
 
-def _values(variation: Variation) -> Iterator[parts.Inline]:
-    made = [value for value in variation.tried if value.outcome != "fails_eager"]
-    for _, values in groupby(made, lambda value: (value.outcome, value.compiles, value.error)):
-        yield _outcome(list(values))
-    if failed := [value.value for value in variation.tried if value.outcome == "fails_eager"]:
-        yield parts.Span(f"{', '.join(failed)}: fails in eager mode", tone="dim")
-    if variation.back_compiles:
-        yield parts.Span(
-            f"changed back: {counted(variation.back_compiles, 'compile')}", tone="warning"
-        )
-
-
-def _outcome(values: Sequence[TriedValue]) -> parts.Inline:
+def _outcome(values: Sequence[TriedValue]) -> Inline:
     first = values[0]
     compiles = f"{counted(first.compiles or 0, 'compile')}{' each' if len(values) > 1 else ''}"
     outcomes = {"free": "free", "compiled": compiles, "over_limit": "over the limit, eager"}
-    said = parts.Span(
-        outcomes.get(first.outcome, first.error or "raises"),
-        tone="good" if first.outcome == "free" else "bad",
-    )
-    return (parts.Span(", ".join(value.value for value in values), "strong"), ": ", said)
+    text = outcomes.get(first.outcome, first.error or "raises")
+    said = Span(text, tone="good" if first.outcome == "free" else "bad")
+    return (Span(", ".join(value.value for value in values), "strong"), ": ", said)
 
 
-def _reasons(variation: Variation) -> Iterator[parts.Row]:
+def _reasons(variation: Variation) -> Iterator[Row]:
     for value in variation.tried:
         said = f"not tried, {value.error}" if value.outcome == "fails_eager" else value.torch_reason
         if said:
-            yield parts.Row(
-                parts.Span(variation.expression),
-                parts.Note(parts.Span(f"{value.value}: {said}"), "dim"),
-            )
-
-
-def _advice(group: Sequence[Variation], verdict: VariationVerdict) -> Iterator[parts.Note]:
-    # If only special sizes and numbers could be tried, there is no advice on the others.
-    kinds = {
-        variation.kind
-        for variation in group
-        if any(not value.is_special and value.outcome != "fails_eager" for value in variation.tried)
-    }
-    for of_verdict, of_kinds, text in _ADVICE:
-        if of_verdict == verdict and (not of_kinds or kinds & set(of_kinds)):
-            yield parts.Note(f"→ {text}")
-
-
-def _untried(reason: str, names: Sequence[str]) -> Iterator[parts.Note]:
-    """A reason with the properties it applies to."""
-    why, is_long = parts.Span(f"  {reason}", tone="dim"), len(names) > _MOST_NAMES
-    if is_long:
-        yield parts.Note((parts.Span(few_text(names, _MOST_NAMES)), why), show="short")
-    yield parts.Note((parts.Span(", ".join(names)), why), show="long" if is_long else "always")
+            text = Span(f"{value.value}: {said}")
+            yield Row(Span(variation.expression), Note(text, "dim"))

@@ -61,11 +61,8 @@ def test_what_if_names_the_same_cause_and_remedies(busy: Path) -> None:
         [[one["name"] for one in row["remedies"]] for row in answer["results"]]
         for answer in answers
     ]
-    told = [
-        (answer["binding"], answer["conclusion"], each)
-        for answer, each in zip(answers, remedies, strict=True)
-    ]
-    assert len(told[0][2]) > 1
+    told = [(answer["binding"], each) for answer, each in zip(answers, remedies, strict=True)]
+    assert len(told[0][1]) > 1
     assert told[0] == told[1]
 
 

@@ -13,6 +13,7 @@ from graphdoctor.fixes.patch import Candidate
 from graphdoctor.fixes.run_changes import RecompileFixes
 from graphdoctor.fixes.what_if import _answer, _result
 from graphdoctor.trials.program import RunChange
+from graphdoctor.views.recompiles import what_if_text
 from tests.each import for_each
 from tests.factories import compiled, recording, why
 from tests.sections import texts_beside
@@ -104,7 +105,7 @@ def warmed_up() -> Any:
 def test_the_remedy_that_saves_most_alone_names_what_binds(trials, order, conclusion):
     answer = _answer(trials, RecompileFixes(), 0, frames=1)
     names = [result.remedies[0].name if result.remedies else "" for result in answer.results]
-    assert (", ".join(names), answer.conclusion) == (order, conclusion)
+    assert (", ".join(names), what_if_text(answer)) == (order, conclusion)
     best = conclusion.split("`")[1] if conclusion.startswith("Fixing") else None
     assert answer.binding == (() if best is None else (best,))
 

@@ -77,7 +77,7 @@ def tried() -> Recording:
     what_if = WhatIf(
         results=rows,
         binding=("x.shape[0]",),
-        conclusion="Fixing `x.shape[0]` alone is enough: 8 compiles → 2, no longer over the recompile limit.",
+        frame_count=2,
         untried=(
             UntriedChange(
                 expression="fn", reason="each call brings another object; the program must keep one"

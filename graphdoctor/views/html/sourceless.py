@@ -14,7 +14,7 @@ _Fact = TypeVar("_Fact", bound=Fact)
 
 _OF_PROGRAM = frozenset({"text", "diff", "statement", "traceback"})
 """Fields that hold the program's own lines, in any model."""
-_SENTENCES = frozenset({"message", "title", "conclusion", "fix"})
+_SENTENCES = frozenset({"message", "title", "fix"})
 """Fields written by graphdoctor that quote parts of lines between backticks."""
 _QUOTED_LINES = (
     (", code: ", re.compile(r", code: .*$", re.MULTILINE), ""),

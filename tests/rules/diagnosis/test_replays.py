@@ -46,7 +46,7 @@ def findings() -> tuple[Finding, ...]:
 
 
 def judged(*results: TrialResult) -> list[tuple[str, Verdict, str | None]]:
-    (found,) = with_replays(findings(), WhatIf(results=results, conclusion=""))
+    (found,) = with_replays(findings(), WhatIf(results=results))
     return [(fix.title, fix.verdict, why(fix)) for fix in found.fixes]
 
 
