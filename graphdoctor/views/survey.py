@@ -9,11 +9,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.survey import GeometricMean, SharedCause, SurveyGroup, SurveyReport
-from graphdoctor.views import parts
 from graphdoctor.views import survey_words as words
 from graphdoctor.views.measures import interval_text, seconds_text
 from graphdoctor.views.next_step import after_survey
-from graphdoctor.views.parts import NOTHING, Block, Cell, Note, Row, Section, Span, Tone
+from graphdoctor.views.parts import (
+    NOTHING,
+    Block,
+    Cards,
+    Cell,
+    Column,
+    Inline,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    Tone,
+    Verdict,
+    View,
+    joined,
+)
 from graphdoctor.views.words import about_time, few_text
 from graphdoctor.wording import counted, factor_text, join_texts, percent
 
@@ -32,10 +48,10 @@ _Ids = Mapping[str, str]
 """Ids of the rows that a page has, by the names of their targets."""
 
 
-def survey_view(report: SurveyReport, *, pages: str | None = None) -> parts.View:
+def survey_view(report: SurveyReport, *, pages: str | None = None) -> View:
     """Return the survey as a tree; ``pages`` is as in ``RenderOptions``."""
     title, content = tuple(_title(report)), tuple(_parts(report, pages))
-    return parts.View(title, "survey", content, report.graphdoctor_version, after_survey(report))
+    return View(title, "survey", content, report.graphdoctor_version, after_survey(report))
 
 
 def _title(report: SurveyReport) -> Iterator[str]:
@@ -50,10 +66,9 @@ def _title(report: SurveyReport) -> Iterator[str]:
     if report.shard is not None:
         yield f"shard {report.shard}"
     for name in ("torch", "device", "library"):
-        values = {value: None for row in report.rows if (value := getattr(row, name)) is not None}
-        if values:
-            text = few_text(tuple(values), _MAX_TITLES)
-            yield f"torch {text}" if name == "torch" else text
+        values = dict.fromkeys(getattr(row, name) for row in report.rows)
+        if texts := [value for value in values if value is not None]:
+            yield ("torch " if name == "torch" else "") + few_text(texts, _MAX_TITLES)
     yield report.started.partition("T")[0]
 
 
@@ -62,14 +77,14 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
 
     pairs = zip(report.rows, row_ids(report.rows), strict=True)
     ids = {row.name: id for row, id in reversed(list(pairs))}
-    yield parts.Verdict(*verdict(report))
+    yield Verdict(*verdict(report))
     if (missing := report.planned - len(report.rows)) > 0:
         are, them = ("is", "it") if missing == 1 else ("are", "them")
-        yield Note(
-            f"{missing:,} of {counted(report.planned, 'piece')} {are} missing; the same command "
-            f"with --resume runs {them}.",
-            "warning",
+        planned = counted(report.planned, "piece")
+        text = (
+            f"{missing:,} of {planned} {are} missing; the same command with --resume runs {them}."
         )
+        yield Note(text, "warning")
     yield from _groups(report)
     summary = report.summary
     causes = _causes(summary.causes, summary.cause_count, ids)
@@ -77,7 +92,7 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
     exports = _causes(summary.export_causes, summary.export_cause_count, ids, is_export=True)
     yield Section("What torch.export stops at", exports, "Exports")
     yield _failures(report, ids)
-    yield Section("Flaky and noisy", parts.Rows(_noted(report), "row", _MAX_NOTED))
+    yield Section("Flaky and noisy", Rows(_noted(report), "row", _MAX_NOTED))
     yield Section("All rows", rows_drawing(report, pages), "Rows", len(report.rows))
     yield Section("How it was measured", _measured(report), "Made")
 
@@ -87,7 +102,7 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
 
 def verdict(report: SurveyReport) -> tuple[str, Tone]:
     """Return how many targets pass, in a sentence, and whether that is good news."""
-    groups = _variant_groups(report)
+    groups = [group for group in report.summary.groups if group.family is None]
     judged, passed = sum(group.judged for group in groups), sum(group.passed for group in groups)
     unjudged = len(report.rows) - judged
     if not report.rows:
@@ -95,37 +110,31 @@ def verdict(report: SurveyReport) -> tuple[str, Tone]:
     if not judged:
         return "No target was judged: none came as far as torch.compile.", "bad"
     # What nobody knows is no good news.
-    is_good = passed == judged and not unjudged and len(report.rows) == report.planned
+    is_good = passed == judged == report.planned == len(report.rows)
     tone: Tone = "good" if is_good else "warning" if passed else "bad"
-    were = "was" if unjudged == 1 else "were"
+    were = f"{'was' if unjudged == 1 else 'were'} not judged."
     if len(report.variants) == 1:
         noun = "judged target" if unjudged else "target"
-        text = f"{passed:,} of {counted(judged, noun)} {_pass(judged)}{_whole_text(report)}."
-        return text + (f" {unjudged:,} more {were} not judged." if unjudged else ""), tone
-    rows = ((row.name, row.is_passed) for row in report.rows if row.is_judged)
-    targets = list(grouped(rows).values())
+        counts = Counter(row.is_whole for row in report.rows if row.is_passed)
+        known = counts[True] + counts[False]
+        whole = f", {counts[True]:,} of {known:,} without breaks" if known else ""
+        text = f"{passed:,} of {counted(judged, noun)} {_pass(judged)}{whole}."
+        return text + (f" {unjudged:,} more {were}" if unjudged else ""), tone
+    targets = grouped((row.name, row.is_passed) for row in report.rows if row.is_judged).values()
     everywhere = sum(sum(passes) == len(report.variants) for passes in targets)
     nowhere = sum(not any(passes) for passes in targets)
-    text = f"{everywhere:,} of {counted(len(targets), 'target')} {_pass(len(targets))}"
-    text += f" under every variant{f', {nowhere:,} under none' if nowhere else ''}."
-    text += f" {counted(unjudged, 'piece')} {were} not judged." if unjudged else ""
-    return join_texts(" ", text, _fastest(groups)), tone
+    none = f", {nowhere:,} under none" if nowhere else ""
+    count = counted(len(targets), "target")
+    return join_texts(
+        " ",
+        f"{everywhere:,} of {count} {_pass(len(targets))} under every variant{none}.",
+        f"{counted(unjudged, 'piece')} {were}" if unjudged else None,
+        _fastest(groups),
+    ), tone
 
 
 def _pass(count: int) -> str:
     return "passes" if count == 1 else "pass"
-
-
-def _whole_text(report: SurveyReport) -> str:
-    """Return how many of the rows that pass have no breaks; empty if that is unknown."""
-    counts = Counter(row.is_whole for row in report.rows if row.is_passed)
-    whole, unknown, total = counts[True], counts[None], counts.total()
-    if unknown == total:
-        return ""
-    if whole == total:
-        return ", without breaks" if whole == 1 else ", all of them without breaks"
-    text = f", {whole or 'none'} of them without breaks"
-    return f"{text} (unknown for {unknown:,})" if unknown else text
 
 
 def _fastest(groups: Sequence[SurveyGroup]) -> str | None:
@@ -135,92 +144,55 @@ def _fastest(groups: Sequence[SurveyGroup]) -> str | None:
         return None
     (best, name), (second, other), *_ = sorted(means, key=lambda pair: -pair[0].ratio)
     over = "one target" if best.count == 1 else f"{best.count:,} targets"
-    where = f"Over the {over} timed under every variant"
     ratio, other_ratio = factor_text(best.ratio), factor_text(second.ratio)
+    sides = f"{name} {ratio}, {other} {other_ratio}"
     if best.high < 1:
-        return f"{where}, all are slower than eager mode: {name} {ratio}, {other} {other_ratio}."
-    if best.low > second.high:
-        return f"{where}, {name} is fastest: {ratio}, {other} {other_ratio}."
-    sides = f"{name} ({ratio}) and {other} ({other_ratio})"
-    return f"{where}, there is no clear difference between {sides}."
+        text = f"all are slower than eager mode: {sides}"
+    elif best.low > second.high:
+        text = f"{name} is fastest: {ratio}, {other} {other_ratio}"
+    else:
+        text = f"there is no clear difference between {name} ({ratio}) and {other} ({other_ratio})"
+    return f"Over the {over} timed under every variant, {text}."
 
 
 # Variants and families.
 
 
-def _variant_groups(report: SurveyReport) -> list[SurveyGroup]:
-    return [group for group in report.summary.groups if group.family is None]
-
-
 def _groups(report: SurveyReport) -> Iterator[Block]:
-    groups = _variant_groups(report) if report.rows else []
-    yield _group_table("variant", [(group.variant, group) for group in groups], report)
-    outcomes = grouped(
-        (row.variant, words.outcome_text(row)) for row in report.rows if not row.is_judged
-    )
-    for counts, variants in grouped(
-        (tuple(Counter(texts).most_common()), variant) for variant, texts in outcomes.items()
+    of_variants = [group for group in report.summary.groups if group.family is None]
+    yield _group_table(of_variants if report.rows else [], report, "variant")
+    unjudged = [row for row in report.rows if not row.is_judged]
+    for variant, texts in grouped(
+        (row.variant, words.outcome_text(row)) for row in unjudged
     ).items():
-        names = f" ({', '.join(variants)})" if len(report.variants) > 1 else ""
-        texts = ", ".join(f"{number:,} {text}" for text, number in counts)
-        yield Note(f"Not judged{names}: {texts}", "dim")
-    if any(group.speedup is not None for group in groups):
-        over = ""
-        if len(groups) > 1:
-            over = ", over the targets that pass under that variant"
-            if all(group.speedup_shared is None for group in groups):
-                over += "; none passes under all, so don't compare them"
-            elif all(group.speedup_shared == group.speedup for group in groups):
-                over = ", over the same targets for each variant"
-            else:
-                over += ", and over those that pass under all"
-        yield Note(f"Speed-up: geometric mean with its 95% interval{over}.", "dim")
-    families: dict[str, dict[str, SurveyGroup]] = {}
-    for group in report.summary.groups:
-        if group.family is not None:
-            families.setdefault(group.family, {})[group.variant] = group
-    if len(families) > 1:
-        yield Section("Families", _family_table(families, report))
-
-
-def _family_table(families: Mapping[str, dict[str, SurveyGroup]], report: SurveyReport) -> Block:
-    """Return a row for each family, those with most rows first; of several variants, a column for
-    each.
-    """
-    names = [variant.name for variant in report.variants]
-    ordered = sorted(
-        families.items(),
-        key=lambda family: (-sum(group.pieces for group in family[1].values()), family[0]),
+        counts = ", ".join(f"{count:,} {text}" for text, count in Counter(texts).most_common())
+        name = f" ({variant})" if len(report.variants) > 1 else ""
+        yield Note(f"Not judged{name}: {counts}", "dim")
+    if any(group.speedup is not None for group in of_variants):
+        over = ", for each variant over the targets that pass under it"
+        text = f"Speed-up: geometric mean with its 95% interval{over * (len(of_variants) > 1)}."
+        yield Note(text, "dim")
+    families = grouped(
+        (group.family, group) for group in report.summary.groups if group.family is not None
     )
-    if len(names) == 1:
-        single = [(family, groups[names[0]]) for family, groups in ordered]
-        return _group_table("family", single, report, _MAX_FAMILIES)
-    rows = []
-    for family, groups in ordered:
-        cells = [Cell(Span(family))]
-        for name in names:
-            group = groups.get(name)
-            mean = None if group is None else group.speedup
-            detail = "" if mean is None else factor_text(mean.ratio)
-            cells.append(Cell(NOTHING) if group is None else _passed_cell(group, detail))
-        rows.append(cells)
-    columns = [parts.Column("family"), *(parts.Column(Span(name), rank=1) for name in names)]
-    return parts.Table(columns, rows, "row", _MAX_FAMILIES, "Figures of each family")
+    if len(families) > 1:
+        ordered = sorted(
+            families.values(), key=lambda groups: -sum(group.pieces for group in groups)
+        )
+        most = _MAX_FAMILIES * len(report.variants)
+        of_families = [group for groups in ordered for group in groups]
+        yield Section("Families", _group_table(of_families, report, "family", most))
 
 
 def _group_table(
-    heading: str,
-    groups: Sequence[tuple[str, SurveyGroup]],
-    report: SurveyReport,
-    most: int | None = None,
-) -> parts.Table:
+    groups: Sequence[SurveyGroup], report: SurveyReport, heading: str, most: int | None = None
+) -> Table:
     """Return a row for each group; columns that are unknown for all are left out."""
-    shared = max((mean.count for _, group in groups if (mean := group.speedup_shared)), default=0)
-    is_compared = any(group.speedup_shared != group.speedup for _, group in groups)
-    names = ["passed", "no breaks", "speed-up", f"same {counted(shared, 'target')}"]
-    names += ["faster / slower", "cold compile", "exports"]
+    shared = max((mean.count for group in groups if (mean := group.speedup_shared)), default=0)
+    # Over the same targets, two variants have the same figures twice.
+    is_compared = any(group.speedup_shared != group.speedup for group in groups)
     rows = []
-    for name, group in groups:
+    for group in groups:
         members = [
             row
             for row in report.rows
@@ -228,29 +200,30 @@ def _group_table(
         ]
         judged = sum(row.is_whole is not None for row in members)
         tried = [row.exports for row in members if row.exports is not None]
+        tone: Tone = "warning" if group.passed else "bad"
+        passed = Cell(
+            f"{group.passed:,} of {group.judged:,}" if group.judged else "none judged",
+            "" if group.pass_rate is None else percent(group.pass_rate),
+            "good" if group.passed == group.judged > 0 else tone if group.judged else None,
+        )
         cold = group.compile_cold_s
-        rate = "" if group.pass_rate is None else percent(group.pass_rate)
         rows.append(
             (
-                Span(name),
-                _passed_cell(group, rate),
+                Span(group.family or group.variant),
+                Span(group.variant if group.family and len(report.variants) > 1 else ""),
+                passed,
                 f"{group.whole:,} of {judged:,}" if judged else NOTHING,
                 _mean_cell(group.speedup),
-                _mean_cell(group.speedup_shared if heading == "variant" and is_compared else None),
+                _mean_cell(group.speedup_shared if is_compared and not group.family else None),
                 NOTHING if group.speedup is None else f"{group.faster:,} / {group.slower:,}",
                 NOTHING if cold is None else seconds_text(cold),
                 f"{sum(tried):,} of {len(tried):,}" if tried else NOTHING,
             )
         )
-    columns = map(parts.Column, (heading, *names))
-    return parts.Table(columns, rows, "row", most, f"Figures of each {heading}")
-
-
-def _passed_cell(group: SurveyGroup, detail: str) -> Cell:
-    if not group.judged:
-        return Cell("none judged", detail)
-    tone: Tone = "good" if group.passed == group.judged else "warning" if group.passed else "bad"
-    return Cell(f"{group.passed:,} of {group.judged:,}", detail, tone)
+    names = ("passed", "no breaks", "speed-up", f"same {counted(shared, 'target')}")
+    names += ("faster / slower", "cold compile", "exports")
+    columns = (heading, "variant", *map(Column, names))
+    return Table(columns, rows, "row", most, f"Figures of each {heading}")
 
 
 def _mean_cell(mean: GeometricMean | None) -> Cell:
@@ -266,36 +239,30 @@ def _mean_cell(mean: GeometricMean | None) -> Cell:
 def _causes(
     causes: Sequence[SharedCause], count: int, ids: _Ids, *, is_export: bool = False
 ) -> Iterator[Block]:
+    from graphdoctor.rules.catalog import PAGES
+
     cards = []
     for number, cause in enumerate(causes, start=1):
-        # Those that an export stops at say the same, in whichever function.
-        message = cause.message if is_export else _cause_message(cause)
+        message = cause.message
+        # Of several functions what their rule finds, since the message of one speaks of its own
+        # line. Those that an export stops at say the same, in whichever function.
+        page = PAGES.get(cause.code) if cause.functions > 1 and not is_export else None
+        if page is not None:
+            title = page.title().rstrip(".")
+            message = title[:1].lower() + title[1:]
         targets = Row("targets", Note(_names(cause.targets, ids, _MAX_TARGETS)), show="long")
         anchor = f"{'export' if is_export else 'cause'}-{number}"
         cards.append(words.cause_card(cause, message, anchor, targets))
-    yield parts.Cards(tuple(cards))
+    yield Cards(tuple(cards))
     if (more := count - len(causes)) > 0:
         less = "of fewer targets" if is_export else "costs less" if more == 1 else "cost less"
         yield Note(f"{counted(more, 'more cause')} {less}.", "dim")
 
 
-def _cause_message(cause: SharedCause) -> str:
-    """Return what it is: of several functions what their rule finds, since the message of one
-    speaks of its own line.
-    """
-    if cause.functions > 1:
-        from graphdoctor.rules.catalog import PAGES
-
-        if (page := PAGES.get(cause.code)) is not None:
-            title = page.title().rstrip(".")
-            return title[:1].lower() + title[1:]
-    return cause.message
-
-
-def _names(names: Sequence[str], ids: _Ids, most: int) -> parts.Inline:
+def _names(names: Sequence[str], ids: _Ids, most: int) -> Inline:
     """Return names that a page links to their rows."""
     more = (f" and {len(names) - most:,} more",) if len(names) > most else ()
-    return parts.joined([Span(name, link=ids.get(name)) for name in names[:most]]), *more
+    return joined([Span(name, link=ids.get(name)) for name in names[:most]]), *more
 
 
 def _failures(report: SurveyReport, ids: _Ids) -> Section:
@@ -307,21 +274,19 @@ def _failures(report: SurveyReport, ids: _Ids) -> Section:
     failures = words.failures(report.rows)
     table = words.failure_table(failures, which, longest=_MAX_ERROR, most=_MAX_FAILURES)
     text = "Rows with the same error are together; … stands for numbers and the target's name."
-    note = Note(text, "dim")
-    return Section("What failed", (table, note) if failures else (), "Failures", len(failures))
+    content = (table, Note(text, "dim")) if failures else ()
+    return Section("What failed", content, "Failures", len(failures))
 
 
 def _noted(report: SurveyReport) -> Iterator[Row]:
-    has_variants = len(report.variants) > 1
-    noisy = []
+    names = {row.key: words.row_name(row, len(report.variants)) for row in report.rows}
     for row in report.rows:
-        name = words.row_name(row, has_variants=has_variants)
         if row.is_flaky:
-            yield Row("flaky", Note((Span(name), f": {words.flaky_text(row)}"), "warning"))
-        noisy += [name] if row.is_noisy else []
-    if noisy:
-        names = Span(few_text(noisy, 4 * _MAX_NAMES))
-        yield Row("noisy", (Note(f"{words.NOISY}:", "warning"), names))
+            text = (Span(names[row.key]), f": {words.flaky_text(row)}")
+            yield Row("flaky", Note(text, "warning"))
+    if noisy := [names[row.key] for row in report.rows if row.is_noisy]:
+        shown = Span(few_text(noisy, 4 * _MAX_NAMES))
+        yield Row("noisy", (Note(f"{words.NOISY}:", "warning"), shown))
 
 
 def _measured(report: SurveyReport) -> Iterator[Block]:
@@ -333,7 +298,7 @@ def _measured(report: SurveyReport) -> Iterator[Block]:
     if report.options:
         rows.append(Row("options", Span(_settings_text(report.options.items())), show="long"))
     rows += [Row("note", Note(note, "dim")) for note in report.notes]
-    yield parts.Rows(rows, "note", _MAX_NOTES)
+    yield Rows(rows, "note", _MAX_NOTES)
     took, rate = None, report.summary.pieces_per_hour
     if report.seconds is not None:
         on = "" if report.engine is None else f" on {report.engine}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from graphdoctor.facts.base import grouped
@@ -18,9 +17,24 @@ from graphdoctor.facts.survey import (
     SurveyStage,
     SurveyStatus,
 )
-from graphdoctor.views import parts
 from graphdoctor.views.measures import interval_text, seconds_text
-from graphdoctor.views.parts import NOTHING, Cell, Row, Span, Tone
+from graphdoctor.views.parts import (
+    NOTHING,
+    Card,
+    Cell,
+    Column,
+    Heading,
+    Mark,
+    Note,
+    Place,
+    Row,
+    Rows,
+    Source,
+    Span,
+    Table,
+    Tone,
+    cell_line,
+)
 from graphdoctor.views.words import base_name, few_text
 from graphdoctor.wording import (
     bytes_text,
@@ -33,18 +47,9 @@ from graphdoctor.wording import (
 )
 
 STATUS_TEXTS: dict[SurveyStatus, str] = {
-    "ok": "ok",
+    **{status: status.replace("_", " ") for status in SURVEY_STATUSES},
     "wrong": "wrong results",
-    "not_compiled": "not compiled",
-    "compile_failed": "compile failed",
-    "eager_failed": "eager failed",
-    "no_inputs": "no inputs",
-    "load_failed": "load failed",
-    "crashed": "crashed",
     "timeout": "timed out",
-    "out_of_memory": "out of memory",
-    "lost": "lost",
-    "skipped": "skipped",
 }
 _STAGE_TEXTS: dict[SurveyStage, str] = {
     "prepare": "preparing",
@@ -53,12 +58,10 @@ _STAGE_TEXTS: dict[SurveyStage, str] = {
     "dynamo": "Dynamo",
     "aot": "AOTAutograd",
     "inductor": "Inductor",
-    "backend": "backend",
     "call": "compiled call",
-    "bench": "bench",
-    "export": "export",
     "fix": "fixes",
 }
+"""Stages that have another name for people."""
 _IMPLIED: dict[SurveyStatus, tuple[SurveyStage, ...]] = {
     "eager_failed": ("eager",),
     "no_inputs": ("prepare", "load"),
@@ -80,16 +83,15 @@ _MAX_ROWS = 20
 # Outcomes.
 
 
-def stage_text(row: SurveyRow) -> str | None:
+def _stage_text(row: SurveyRow) -> str | None:
     """Return what failed; None if nothing did, or the status says it."""
-    if row.stage is None or row.stage in _IMPLIED.get(row.status, ()):
-        return None
-    return _STAGE_TEXTS[row.stage]
+    is_said = row.stage is None or row.stage in _IMPLIED.get(row.status, ())
+    return None if is_said else _STAGE_TEXTS.get(row.stage, row.stage)
 
 
 def outcome_text(row: SurveyRow) -> str:
     """Return how a row came out, and where: ``compile failed (Inductor)``."""
-    stage = None if row.is_passed else stage_text(row)
+    stage = None if row.is_passed else _stage_text(row)
     return STATUS_TEXTS[row.status] + (f" ({stage})" if stage else "")
 
 
@@ -98,10 +100,11 @@ def flaky_text(row: SurveyRow) -> str:
     return ", then ".join(STATUS_TEXTS[status] for status in (*row.earlier, row.status))
 
 
-def outcome_cell(row: SurveyRow, *, has_detail: bool = True) -> Cell:
+def outcome_cell(row: SurveyRow) -> Cell:
     """Return the status; as its detail, what failed, and whether it is flaky or noisy."""
-    flaky, noisy = "flaky" if row.is_flaky else None, "noisy" if row.is_noisy else None
-    detail = join_texts(", ", stage_text(row), flaky, noisy) if has_detail else ""
+    detail = join_texts(
+        ", ", _stage_text(row), *(mark for mark in ("flaky", "noisy") if getattr(row, f"is_{mark}"))
+    )
     tone: Tone = "good" if row.is_passed else "bad" if row.status in _BAD else "warning"
     return Cell(STATUS_TEXTS[row.status], detail, tone, SURVEY_STATUSES.index(row.status))
 
@@ -158,19 +161,14 @@ def _pattern(row: SurveyRow) -> str | None:
     if (error := failure_text(row)) is None:
         return None
     name = re.split(r"[/:]", row.name)[-1]
-    letters = _letters(name)
+    letters = re.sub(r"[\W_]", "", name).casefold()
 
     def masked(word: re.Match[str]) -> str:
-        is_own = len(letters) >= _MIN_NAME and letters in _letters(word[0])
-        return "…" if is_own or word[0] == name or _NUMBER.fullmatch(word[0]) else word[0]
+        is_within = len(letters) >= _MIN_NAME and letters in word[0].replace("_", "").casefold()
+        return "…" if is_within or word[0] == name or _NUMBER.fullmatch(word[0]) else word[0]
 
-    return _WORD.sub(
-        masked, re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "…", error) if name else error
-    )
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]", "", text).casefold()
+    whole = rf"(?<!\w){re.escape(name)}(?!\w)"
+    return _WORD.sub(masked, re.sub(whole, "…", error) if name else error)
 
 
 def failure_table(
@@ -179,7 +177,7 @@ def failure_table(
     *,
     longest: int,
     most: int | None = None,
-) -> parts.Table:
+) -> Table:
     """Return a row for each error; ``which`` says whose it is."""
     rows = (
         (
@@ -191,13 +189,13 @@ def failure_table(
         for failure in failed
     )
     columns = ("#outcome", "#targets", "error", "which")
-    return parts.Table(columns, rows, "error", most, "By error")
+    return Table(columns, rows, "error", most, "By error")
 
 
 # Causes.
 
 
-def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row) -> parts.Card:
+def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row) -> Card:
     """Return a card of a cause, which says in how many lines or functions it is."""
     where = f"{counted(len(cause.lines), 'line')} of {cause.function}"
     if cause.functions > 1:
@@ -211,16 +209,16 @@ def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row) -> p
     if cause.fix is not None and cause.fix_verified:
         first, *others = cause.fix_verified
         verified = f"{len(cause.fix_verified):,} targets" if others else first
-        rows.append(Row("fix", parts.Note(f"{cause.fix} (verified on {verified})", "good")))
+        rows.append(Row("fix", Note(f"{cause.fix} (verified on {verified})", "good")))
     elif cause.fix is not None:
         rows.append(Row("try", cause.fix))
-    source = (parts.Source(cause.lines[0], cause.text),) if cause.text else ()
-    return parts.Card(
-        (parts.Heading(cause.code, head, cause.severity, anchor),),
-        parts.Place(cause.file, cause.lines[0]),
+    source = (Source(cause.lines[0], cause.text),) if cause.text else ()
+    return Card(
+        (Heading(cause.code, head, cause.severity, anchor),),
+        Place(cause.file, cause.lines[0]),
         cause.function,
         cause.package,
-        (*source, parts.Rows((*rows, targets))),
+        (*source, Rows((*rows, targets))),
     )
 
 
@@ -297,33 +295,41 @@ FIELDS = {
 """Fields of a row, as they are named and written everywhere, in the order of a table's columns."""
 
 
-def row_name(row: SurveyRow, *, has_variants: bool) -> str:
+def row_name(row: SurveyRow, variant_count: int) -> str:
     """Return the name of a row, with its variant's where there are several."""
-    return f"{row.name} {row.variant}" if has_variants else row.name
+    return row.name if variant_count == 1 else f"{row.name} {row.variant}"
 
 
-def row_table(report: SurveyReport, *, is_page: bool = False) -> parts.Table:
+def row_table(report: SurveyReport, *, is_page: bool = False) -> Table:
     """Return a table of all rows; a page's has their families, and why they failed."""
-    mark: parts.Mark | None = None if is_page else "code"
-    columns: list[tuple[parts.Column | str, Callable[[SurveyRow], Cell | parts.Inline]]] = [
-        ("name", lambda row: Span(row.name, mark))
-    ]
-    if is_page and any(row.family is not None for row in report.rows):
-        columns.append(("family", lambda row: Span(row.family or NOTHING)))
-    if len(report.variants) > 1:
-        columns.append(("variant", lambda row: Span(row.variant, mark)))
-    columns.append(("status", outcome_cell))
     has_cold = any(row.compile_cold_s is not None for row in report.rows)
-    columns += [
-        (parts.Column(field.heading, rank=field.rank), partial(field_cell, name=name))
+    measures = [
+        name
         for name, field in FIELDS.items()
         if field.heading and name != ("compile_s" if has_cold else "compile_cold_s")
     ]
-    finding = parts.Column("first finding", is_number=False, rank=6)
-    columns.append((finding, partial(_finding_cell, has_error=is_page)))
-    rows = ([cell(row) for _, cell in columns] for row in report.rows)
+    mark: Mark | None = None if is_page else "code"
+    rows = []
+    for row in report.rows:
+        top, error = row.top, failure_text(row) if is_page else None
+        finding = "" if top is None else f"{top.code} {base_name(top.file)}:{top.line}"
+        rows.append(
+            (
+                Span(row.name, mark),
+                Span((row.family or "") if is_page else ""),
+                Span(row.variant if len(report.variants) > 1 else "", mark),
+                outcome_cell(row),
+                *(field_cell(row, name) for name in measures),
+                Cell(finding, shortened(error, 90)) if error else Cell(finding or NOTHING),
+            )
+        )
+    columns = (
+        *("name", "family", "variant", "status"),
+        *(Column(FIELDS[name].heading, rank=FIELDS[name].rank) for name in measures),
+        Column("first finding", is_number=False, rank=6),
+    )
     most = 0 if len(report.rows) > _MAX_ROWS else None
-    return parts.Table((column for column, _ in columns), rows, "row", most, "All rows")
+    return Table(columns, rows, "row", most, "All rows")
 
 
 def field_cell(row: SurveyRow, name: str) -> Cell:
@@ -339,12 +345,6 @@ def field_cell(row: SurveyRow, name: str) -> Cell:
     return replace(cell, detail=interval_text(low, high), tone=tone)
 
 
-def _finding_cell(row: SurveyRow, *, has_error: bool) -> Cell:
-    top, error = row.top, failure_text(row) if has_error else None
-    text = "" if top is None else f"{top.code} {base_name(top.file)}:{top.line}"
-    return Cell(text or NOTHING) if error is None else Cell(text, shortened(error, 90))
-
-
 def short_text(row: SurveyRow) -> str:
     """Return a row in one line: ``bert default: ok, 2 breaks, 1.43x (1.40 to 1.46), 21 s``, and why
     it failed.
@@ -352,7 +352,7 @@ def short_text(row: SurveyRow) -> str:
     texts = [outcome_text(row)]
     texts += [counted(row.break_sites, "break")] if row.break_sites else []
     texts += [counted(row.recompiles, "recompile")] if row.recompiles else []
-    texts += [] if row.speedup is None else [parts.cell_line(field_cell(row, "speedup"))]
+    texts += [] if row.speedup is None else [cell_line(field_cell(row, "speedup"))]
     texts += [counted(row.attempts, "attempt")] if row.attempts > 1 else []
     text = f"{row.name} {row.variant}: {', '.join([*texts, seconds_of(row.seconds)])}"
     return text if (why := failure_text(row)) is None else f"{text}: {shortened(why, 120)}"
