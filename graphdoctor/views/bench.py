@@ -6,7 +6,7 @@ Comes in: a ``BenchReport``. Goes out: a view.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import (
@@ -14,26 +14,15 @@ from graphdoctor.facts.bench import (
     BenchPart,
     BenchReport,
     Correctness,
-    Stages,
     Sweep,
     Variant,
     VariantStatus,
 )
-from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.kernels import KernelShare
-from graphdoctor.facts.trials import ResultError
 from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
-from graphdoctor.views.measures import (
-    EMPTY,
-    bytes_text,
-    call_cell,
-    interval_text,
-    rate_text,
-    seconds_text,
-    time_text,
-)
+from graphdoctor.views.measures import EMPTY, call_cell, seconds_text, time_text
 from graphdoctor.views.next_step import after_bench
 from graphdoctor.views.parts import (
     Block,
@@ -49,10 +38,10 @@ from graphdoctor.views.parts import (
     Section,
     Span,
     Table,
-    TableRow,
     Tone,
     Verdict,
     View,
+    cell_line,
     plain_text,
 )
 from graphdoctor.views.words import (
@@ -69,32 +58,6 @@ from graphdoctor.wording import counted, factor_text, join_texts, kind_text, lis
 _REASON = 300
 """Characters of a reason that is shortened."""
 _ENDED: dict[VariantStatus, Tone] = {"wrong": "bad", "failed": "bad", "skipped": "warning"}
-_GAINS = {
-    "results": "Outputs, gradients and state beside eager mode's: identical, correct but for rounding, or wrong.",
-    "compile": "What compiling adds to the first calls: with an empty cache on disk, and warm, after a restart; or "
-    "with the caches as they are.",
-    "call": "The median of steady calls in a row, as in a loop, with their quartiles.",
-    "call alone": "The same of calls that are each waited for until the device is done.",
-    "best call": "The median of the second shortest round, which the speed-up is of where calls wait for their host.",
-    "kernels": "The part of a call in a row in which the GPU works, by torch.profiler.",
-    "speed-up": "How many times as fast as eager mode, with the 95% interval.",
-    "pays off after": "Calls until the time spent compiling is won back: after a cold start, and warm.",
-}
-_RUNS = {
-    "graphs": "Graphs that torch compiled.",
-    "breaks": "Lines that break the graph.",
-    "recompiles": "How often torch compiled a function again.",
-    "launches": "Kernels that one call launches, those inside CUDA graphs included.",
-    "CUDA graphs": "Graphs that torch recorded as CUDA graphs, and those that it skipped.",
-}
-_MEMORY = {
-    True: ("peak memory", "The most of torch's allocator during steady calls."),
-    False: (
-        "process memory",
-        "The most that the whole process held during steady calls, torch itself included.",
-    ),
-}
-"""By whether it is a GPU's."""
 _HOW = (
     "Each variant has a process of its own. Eager mode has two where the difference is small: what these differ by is "
     "the noise.",
@@ -118,74 +81,83 @@ def bench_view(report: BenchReport) -> View:
 
 def _parts(report: BenchReport) -> Iterator[Block]:
     best, variants = report.verdict.best, report.variants
-    tone: Tone = "bad" if best is None else "warning" if best == EAGER else "good"
-    yield Verdict(report.verdict.text, tone)
+    noise, sweep, throughput = report.noise, report.sweep, report.throughput
+    yield Verdict(
+        report.verdict.text, "bad" if best is None else "warning" if best == EAGER else "good"
+    )
     sizes: list[Block] = []
-    if report.sweep is not None:
-        name = " and ".join(report.sweep.sources)
-        drawn = sweep_drawing(report.sweep, name)
-        sizes.append(Section("Sizes", (*drawn, _sizes(report.sweep, name))))
+    if sweep is not None:
+        name = " and ".join(sweep.sources)
+        sizes.append(Section("Sizes", (*sweep_drawing(sweep, name), _sizes(sweep, name))))
         # Of a sweep, the largest size that eager mode ran with is shown in full.
         points = [
-            point
-            for point in report.sweep.points
-            if point.variants and point.variants[0].status == "ok"
+            point for point in sweep.points if point.variants and point.variants[0].status == "ok"
         ]
         if points:
             shown = max(points, key=lambda point: point.size)
             variants = shown.variants
             sizes.append(Note(("With ", Span(name, "code"), f" = {shown.size:,}")))
-    if measured := _measured_text(report, variants):
+    rounds = max((variant.speedup.rounds for variant in variants if variant.speedup), default=0)
+    measured = join_texts(
+        " · ",
+        report.call and f"call: {report.call}",
+        throughput and counted(throughput.items, throughput.unit.removesuffix("s")),
+        counted(rounds, "round") if rounds else None,
+        None if noise is None or noise.is_noisy else measures.noise_text(noise),
+    )
+    if measured:
         yield Note(Span(measured), "dim")
-    if report.noise is not None and report.noise.is_noisy:
-        yield Note(measures.noise_text(report.noise), "warning")
+    if noise is not None and noise.is_noisy:
+        yield Note(measures.noise_text(noise), "warning")
     if left := [text for part, text in _PARTS.items() if part not in report.measured]:
         everything = "; --thorough: all" if len(left) > 1 else ""
         yield Note(Span(f"Not measured: {listed(left)}{everything}."), "dim")
     yield from sizes
-    gains = _gains_table(report, variants)
-    if figures := tuple(_figures(gains, best)):
+    is_compared = "results" in report.measured or any(item.status != "ok" for item in variants)
+    gains = _table("What compiling gains and costs", _GAINS[not is_compared :], variants, best)
+    # The best variant's cells once more; nothing if it is eager mode.
+    best_row = (row for row in gains.rows if plain_text(row[0].text) == best != EAGER)
+    figures = tuple(
+        Figure(plain_text(column.heading), *map(plain_text, (cell.text, cell.detail)), cell.tone)
+        for row in best_row
+        for column, cell in zip(gains.columns[1:], row[1:], strict=True)
+    )
+    if figures:
         yield Figures(figures, show="long")
-    yield Section("Variants", (gains, _runs_table(report, variants), *speed_drawing(variants)))
+    is_gpu = report.environment is not None and report.environment.device_name is not None
+    per_second = "items/s" if throughput is None else f"{throughput.unit}/s"
+    rate: _Column = (per_second, "", lambda variant: measures.rate_text(variant.throughput))
+    timed = [variant for variant in variants if variant.status in ("ok", "wrong")]
+    columns = (*_RUNS, _MEMORY[is_gpu], rate)
+    runs = _table("What torch made of each variant", columns, timed, best)
+    yield Section("Variants", (gains, runs, *speed_drawing(variants)))
     yield Section("When compiling pays", payoff_drawing(variants, best), "Payoff")
-    held = [row for finding, names in _findings(variants) for row in finding_rows(finding, names)]
+    # Each finding once, in the order of what it costs one of the variants that have it.
+    causes = grouped(
+        ((finding.code, finding.message), (place, finding, variant.name))
+        for variant in variants
+        for place, finding in enumerate(variant.findings)
+    )
+    held = [
+        row
+        for group in sorted(causes.values(), key=lambda group: min(place for place, *_ in group))
+        for row in finding_rows(group[0][1], [name for *_, name in group])
+    ]
     yield Section("What holds variants back", Rows(held, "finding"), "Reasons")
-    ended = [row for variant in variants for row in _ended(variant)]
-    ended += _ended_sizes(report, variants)
+    ended = [row for variant in variants if variant.status != "ok" for row in _ended(variant)]
+    ended += _ended_sizes(sweep, variants) if sweep is not None else ()
     yield Section("Failed, wrong or skipped", Rows(ended, "variant"), "Ended")
     yield Section("Results", Rows(_notes(variants), "note"))
     yield unknown_section(report.gaps)
-    kernels = [
+    kernels = (
         part
         for variant in variants
         if variant.kernels is not None
         for part in _kernels(variant.name, variant.kernels)
-    ]
+    )
     yield Section("Where the time goes", kernels, "Kernels", show="long")
     details = Rows(_details(report, variants), "figure")
     yield Section("How it was measured", (*_HOW, details), "Measured", show="long")
-
-
-def _measured_text(report: BenchReport, variants: Sequence[Variant]) -> str:
-    """The call that was timed, how often, and how steady the machine was."""
-    rounds = max((variant.speedup.rounds for variant in variants if variant.speedup), default=0)
-    works_on, noise = report.throughput, report.noise
-    return join_texts(
-        " · ",
-        f"call: {report.call}" if report.call else None,
-        None if works_on is None else counted(works_on.items, works_on.unit.removesuffix("s")),
-        counted(rounds, "round") if rounds else None,
-        None if noise is None or noise.is_noisy else measures.noise_text(noise),
-    )
-
-
-def _figures(gains: Table, best: str | None) -> Iterator[Figure]:
-    """The table's cells of the best variant; nothing if it is eager mode."""
-    for row in gains.rows if best != EAGER else ():
-        if plain_text(row[0].text) == best:
-            for column, cell in zip(gains.columns[1:], row[1:], strict=True):
-                heading, text = plain_text(column.heading), plain_text(cell.text)
-                yield Figure(heading, text, plain_text(cell.detail), cell.tone)
 
 
 # The tables.
@@ -193,13 +165,12 @@ def _figures(gains: Table, best: str | None) -> Iterator[Figure]:
 
 def _sizes(sweep: Sweep, name: str) -> Table:
     """A row for each size, with each variant's speed-up and call."""
-    variants = [variant.name for point in sweep.points for variant in point.variants]
-    names = list(dict.fromkeys(variants))
+    names = dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
     rows = []
     for point in sweep.points:
         cells = {variant.name: _size(variant) for variant in point.variants}
-        rows.append((Cell(f"{point.size:,}"), *(cells.get(name, EMPTY) for name in names)))
-    headings = tuple(Column(Span(heading)) for heading in (name, *names))
+        rows.append((f"{point.size:,}", *(cells.get(variant, EMPTY) for variant in names)))
+    headings = (Column(Span(heading)) for heading in (name, *names))
     return Table(headings, rows, "size", label="Speed-up and call of each size")
 
 
@@ -207,77 +178,33 @@ def _size(variant: Variant) -> Cell:
     """The speed-up with one size, and as its detail the call; of eager mode, the call alone."""
     if variant.status != "ok" and variant.call_us is None:
         return _result(variant)
-    call = plain_text(call_cell(variant.call_us).text)
+    call = call_cell(variant.call_us).text
     if variant.name == EAGER:
         return Cell(call)
     cell, speedup = _speedup(variant), variant.speedup
-    text = plain_text(cell.text) if speedup is None else factor_text(speedup.ratio)
+    text = cell.text if speedup is None else factor_text(speedup.ratio)
     is_wrong = variant.status == "wrong"
-    return Cell(f"{text} wrong", call, "bad") if is_wrong else Cell(text, call, cell.tone)
+    return Cell((text, " wrong"), call, "bad") if is_wrong else Cell(text, call, cell.tone)
+
+
+_Column = tuple[str, str, Callable[[Variant], Cell | str | None]]
+"""Heading, meaning, and what a variant has in it."""
 
 
 def _table(
-    variants: Sequence[Variant],
-    best: str | None,
-    headings: Mapping[str, str],
-    cells: list[list[Cell]],
-    label: str,
+    label: str, columns: Sequence[_Column], variants: Sequence[Variant], best: str | None
 ) -> Table:
     """A row for each variant: its name with the blocks that it compiles, and its cells."""
-    rows: list[TableRow] = []
-    for variant, row in zip(variants, cells, strict=True):
-        if any(cell.text for cell in row):
-            regions = Span(", ".join(variant.regions)) if variant.regions else ""
-            tone: Tone | None = "good" if variant.name == best != EAGER else None
-            rows.append((Cell(Span(variant.name, "code"), regions, tone), *row))
-    columns = (Column(heading, meaning=meaning) for heading, meaning in headings.items())
-    return Table((Column("variant"), *columns), rows, "variant", label=label)
-
-
-def _gains_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
-    """The costs of compiling, and what it gains."""
-    cells = []
+    rows = []
     for variant in variants:
-        has_run = variant.status in ("ok", "wrong")
-        has_result = "results" in report.measured or variant.status != "ok"
-        cells.append(
-            [
-                _result(variant) if has_result else EMPTY,
-                _compile(variant) if has_run and variant.name != EAGER else EMPTY,
-                call_cell(variant.call_us),
-                call_cell(variant.alone_us),
-                _time(variant.best_us),
-                _time(variant.device_us),
-                _speedup(variant) if has_run else EMPTY,
-                _pays_off(variant) if has_run else EMPTY,
-            ]
-        )
-    return _table(variants, report.verdict.best, _GAINS, cells, "What compiling gains and costs")
-
-
-def _time(us: float | None) -> Cell:
-    return EMPTY if us is None else Cell(time_text(us))
-
-
-def _runs_table(report: BenchReport, variants: Sequence[Variant]) -> Table:
-    """Each variant's graphs, and what a call needs."""
-    timed = [variant for variant in variants if variant.status in ("ok", "wrong")]
-    per_second = "items/s" if report.throughput is None else f"{report.throughput.unit}/s"
-    cells = []
-    for variant in timed:
-        counts = (variant.graphs, variant.break_sites, variant.recompiles, variant.launches)
-        cells.append(
-            [
-                *(EMPTY if count is None else Cell(f"{count:,}") for count in counts),
-                _cuda_graphs(variant),
-                Cell(bytes_text(variant.peak_memory_bytes) or ""),
-                Cell(rate_text(variant.throughput) or ""),
-            ]
-        )
-    has_device = report.environment is not None and report.environment.device_name is not None
-    memory, meaning = _MEMORY[has_device]
-    headings = {**_RUNS, memory: meaning, per_second: ""}
-    return _table(timed, report.verdict.best, headings, cells, "What torch made of each variant")
+        cells = [cell(variant) or EMPTY for *_, cell in columns]
+        if any(not isinstance(cell, Cell) or cell.text for cell in cells):
+            tone: Tone | None = "good" if variant.name == best != EAGER else None
+            regions = Span(", ".join(variant.regions)) if variant.regions else ""
+            name = Cell(Span(variant.name, "code"), regions, tone)
+            rows.append((name, *cells))
+    headings = (Column(heading, meaning=meaning) for heading, meaning, _ in columns)
+    return Table((Column("variant"), *headings), rows, "variant", label=label)
 
 
 def _result(variant: Variant) -> Cell:
@@ -286,16 +213,19 @@ def _result(variant: Variant) -> Cell:
         return Cell(variant.status, tone=_ENDED[variant.status])
     if variant.name == EAGER:
         return Cell("reference")
+    correctness = variant.correctness
     if variant.correct is None:
-        return Cell("not compared" if variant.correctness is None else UNKNOWN, tone="warning")
-    is_same = variant.correctness is not None and variant.correctness.is_bitwise_equal
+        return Cell("not compared" if correctness is None else UNKNOWN, tone="warning")
+    is_same = correctness is not None and correctness.is_bitwise_equal
     return Cell("identical" if is_same else "correct", tone="good")
 
 
-def _compile(variant: Variant) -> Cell:
+def _compile(variant: Variant) -> Cell | None:
     """Compiling with an empty cache on disk; as its detail, after a restart. Or with the caches as
     they are.
     """
+    if variant.name == EAGER or variant.status not in ("ok", "wrong"):
+        return None
     cold_s, warm_s, cache = variant.compile_cold_s, variant.compile_warm_s, variant.cache
     if cold_s is not None:
         return Cell(seconds_text(cold_s), "" if warm_s is None else f"{seconds_text(warm_s)} warm")
@@ -308,27 +238,31 @@ def _compile(variant: Variant) -> Cell:
 
 def _speedup(variant: Variant) -> Cell:
     """The ratio; as its detail, its interval."""
-    speedup = variant.speedup
+    speedup, judgement = variant.speedup, variant.judgement
     if variant.name == EAGER:
         return EMPTY if variant.call_us is None else Cell("1×")
+    if variant.status not in ("ok", "wrong"):
+        return EMPTY
     if speedup is None:
         return Cell("not timed")
-    interval = interval_text(speedup.low, speedup.high)
-    if variant.judgement == "same":
-        is_unclear = measures.is_too_noisy(speedup, variant.judgement)
+    interval = measures.interval_text(speedup.low, speedup.high)
+    if judgement == "same":
+        is_unclear = measures.is_too_noisy(speedup, judgement)
         return Cell(TOO_NOISY if is_unclear else SAME_SPEED, interval)
-    is_good = variant.judgement == "faster" and variant.status == "ok"
-    tone: Tone | None = "good" if is_good else "bad" if variant.judgement == "slower" else None
+    is_good = judgement == "faster" and variant.status == "ok"
+    tone: Tone | None = "good" if is_good else "bad" if judgement == "slower" else None
     return Cell(factor_text(speedup.ratio), interval, tone)
 
 
-def _pays_off(variant: Variant) -> Cell:
+def _pays_off(variant: Variant) -> Cell | None:
     """Calls until a cold start is won back; as its detail, a restart."""
     calls, warm = variant.break_even_calls, variant.break_even_warm
-    if variant.name != EAGER and variant.judgement == "slower":
+    if variant.name == EAGER or variant.status not in ("ok", "wrong"):
+        return None
+    if variant.judgement == "slower":
         return Cell("never", tone="bad")
-    if variant.name == EAGER or variant.status == "wrong":
-        return EMPTY
+    if variant.status == "wrong":
+        return None
     if calls is None:
         return Cell(UNKNOWN)
     has_both = warm is not None and variant.break_even_cold is not None
@@ -336,38 +270,120 @@ def _pays_off(variant: Variant) -> Cell:
     return Cell(measures.calls_text(calls), detail)
 
 
-def _cuda_graphs(variant: Variant) -> Cell:
+def _cuda_graphs(variant: Variant) -> Cell | None:
     """Graphs that were captured, and as a detail those that weren't."""
     graphs = variant.cuda_graphs
     if graphs is None:
-        return EMPTY
+        return None
     captured = UNKNOWN if graphs.captured is None else f"{graphs.captured:,}"
     skipped = len(graphs.skipped)
     return Cell(captured, f"{skipped} skipped", "bad") if skipped else Cell(captured)
 
 
+def _time_of(field: str) -> Callable[[Variant], str | None]:
+    return lambda variant: None if (us := getattr(variant, field)) is None else time_text(us)
+
+
+def _count_of(field: str) -> Callable[[Variant], str | None]:
+    return lambda variant: None if (count := getattr(variant, field)) is None else f"{count:,}"
+
+
+def _peak(variant: Variant) -> str | None:
+    return measures.bytes_text(variant.peak_memory_bytes)
+
+
+_GAINS: tuple[_Column, ...] = (
+    (
+        "results",
+        "Outputs, gradients and state beside eager mode's: identical, correct but for rounding, or wrong.",
+        _result,
+    ),
+    (
+        "compile",
+        "What compiling adds to the first calls: with an empty cache on disk, and warm, after a restart; or "
+        "with the caches as they are.",
+        _compile,
+    ),
+    (
+        "call",
+        "The median of steady calls in a row, as in a loop, with their quartiles.",
+        lambda variant: call_cell(variant.call_us),
+    ),
+    (
+        "call alone",
+        "The same of calls that are each waited for until the device is done.",
+        lambda variant: call_cell(variant.alone_us),
+    ),
+    (
+        "best call",
+        "The median of the second shortest round, which the speed-up is of where calls wait for their host.",
+        _time_of("best_us"),
+    ),
+    (
+        "kernels",
+        "The part of a call in a row in which the GPU works, by torch.profiler.",
+        _time_of("device_us"),
+    ),
+    ("speed-up", "How many times as fast as eager mode, with the 95% interval.", _speedup),
+    (
+        "pays off after",
+        "Calls until the time spent compiling is won back: after a cold start, and warm.",
+        _pays_off,
+    ),
+)
+_RUNS: tuple[_Column, ...] = (
+    ("graphs", "Graphs that torch compiled.", _count_of("graphs")),
+    ("breaks", "Lines that break the graph.", _count_of("break_sites")),
+    ("recompiles", "How often torch compiled a function again.", _count_of("recompiles")),
+    (
+        "launches",
+        "Kernels that one call launches, those inside CUDA graphs included.",
+        _count_of("launches"),
+    ),
+    (
+        "CUDA graphs",
+        "Graphs that torch recorded as CUDA graphs, and those that it skipped.",
+        _cuda_graphs,
+    ),
+)
+_MEMORY: dict[bool, _Column] = {
+    True: ("peak memory", "The most of torch's allocator during steady calls.", _peak),
+    False: (
+        "process memory",
+        "The most that the whole process held during steady calls, torch itself included.",
+        _peak,
+    ),
+}
+"""By whether it is a GPU's."""
+
+
 # Below the tables.
-
-
-def _findings(variants: Sequence[Variant]) -> list[tuple[Finding, list[str]]]:
-    """Each finding once, with the variants that have it, in the order of what it costs one of
-    them.
-    """
-    groups = grouped(
-        ((finding.code, finding.message), (place, finding, variant.name))
-        for variant in variants
-        for place, finding in enumerate(variant.findings)
-    )
-    ordered = sorted(groups.values(), key=lambda group: min(place for place, *_ in group))
-    return [(group[0][1], [name for *_, name in group]) for group in ordered]
 
 
 def _ended(variant: Variant) -> Iterator[Row]:
     """The end of a variant that isn't right, and where it goes wrong."""
-    if variant.status != "ok":
-        yield from _reason(variant.status, variant.name, variant.reason, _ENDED[variant.status])
-        if variant.stages is not None:
-            yield from _stages(variant.stages, variant.reason)
+    yield from _reason(variant.status, variant.name, variant.reason, _ENDED[variant.status])
+    if (stages := variant.stages) is None:
+        return
+    plain = [result for result in stages.results if not result.without]
+    if plain:
+        yield Row("", Span(" → ".join(f"{result.name} {result.outcome}" for result in plain)))
+    for result in plain:
+        if result.reason and result.outcome != "ok" and result.reason != variant.reason:
+            yield from _reason("", result.name, result.reason)
+    if stages.results and stages.first is None:
+        yield Row("", "No stage fails on its own.")
+    if stages.part:
+        ways = []
+        if (workaround := stages.workaround) is not None:
+            arguments = workaround.arguments.items()
+            ways += [f"pass `{name}={value!r}` to torch.compile" for name, value in arguments]
+            if workaround.lines:
+                ways.append(f"write `{'; '.join(workaround.lines)}` before torch.compile")
+        how = f": {' and '.join(ways)}" if ways else ""
+        yield Row("", Span(f"It is right without {stages.part}{how}."))
+    if stages.note:
+        yield Row("", Span(stages.note))
 
 
 def _reason(label: str, name: str, reason: str | None, tone: Tone | None = None) -> Iterator[Row]:
@@ -379,35 +395,9 @@ def _reason(label: str, name: str, reason: str | None, tone: Tone | None = None)
         yield Row(label, Code(whole, "text"), show="long")
 
 
-def _stages(stages: Stages, reason: str | None) -> Iterator[Row]:
-    """The stage that goes wrong; ``reason``, why the variant isn't ``ok``, isn't said again."""
-    plain = [result for result in stages.results if not result.without]
-    if plain:
-        yield Row("", Span(" → ".join(f"{result.name} {result.outcome}" for result in plain)))
-    for result in plain:
-        if result.reason and result.outcome != "ok" and result.reason != reason:
-            yield from _reason("", result.name, result.reason)
-    if stages.results and stages.first is None:
-        yield Row("", "No stage fails on its own.")
-    if stages.part:
-        ways = []
-        if (workaround := stages.workaround) is not None:
-            arguments = workaround.arguments.items()
-            ways += [f"pass `{name}={value!r}` to torch.compile" for name, value in arguments]
-            if workaround.lines:
-                ways.append(f"write `{'; '.join(workaround.lines)}` before torch.compile")
-        how = f": {' and '.join(ways)}" if stages.workaround is not None else ""
-        yield Row("", Span(f"It is right without {stages.part}{how}."))
-    if stages.note:
-        yield Row("", Span(stages.note))
-
-
-def _ended_sizes(report: BenchReport, shown: Sequence[Variant]) -> Iterator[Row]:
+def _ended_sizes(sweep: Sweep, shown: Sequence[Variant]) -> Iterator[Row]:
     """Variants that failed, are wrong or were skipped with other sizes of a sweep."""
-    if report.sweep is None:
-        return
-    sizes = " and ".join(report.sweep.sources)
-    for point in report.sweep.points:
+    for point in sweep.points:
         groups = grouped(
             ((variant.status, variant.reason), variant.name)
             for variant in point.variants
@@ -415,7 +405,7 @@ def _ended_sizes(report: BenchReport, shown: Sequence[Variant]) -> Iterator[Row]
         )
         for (status, reason), names in groups.items():
             which = "all" if len(names) == len(point.variants) > 1 else ", ".join(names)
-            text = f"{which} with {sizes} = {point.size:,}"
+            text = f"{which} with {' and '.join(sweep.sources)} = {point.size:,}"
             yield Row(status, Span(join_texts(": ", text, shortened(reason or "", _REASON))))
 
 
@@ -423,8 +413,13 @@ def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
     for variant in variants:
         for skip in () if variant.cuda_graphs is None else variant.cuda_graphs.skipped:
             yield Row("CUDA graphs", Span(f"{variant.name}: {measures.skip_text(skip)}"))
-    groups = grouped((_result_text(variant), variant.name) for variant in variants[1:])
-    for text, names in groups.items():
+    results = []
+    for variant in variants[1:]:
+        is_unknown = variant.status == "ok" and variant.correct is None and variant.reason
+        unknown = f"unknown whether they are right: {variant.reason}" if is_unknown else None
+        correctness = variant.correctness and _correctness_text(variant.correctness)
+        results.append((join_texts("; ", unknown, correctness), variant.name))
+    for text, names in grouped(results).items():
         if text:
             yield Row("results", Span(f"{', '.join(names)}: {text}"))
     for variant in variants:
@@ -438,41 +433,36 @@ def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
             yield Row("cache", Span(f"{variant.name}: {text}"))
 
 
-def _result_text(variant: Variant) -> str:
-    is_unknown = variant.status == "ok" and variant.correct is None and variant.reason
-    unknown = f"unknown whether they are right: {variant.reason}" if is_unknown else None
-    correctness = variant.correctness
-    text = None if correctness is None else _correctness_text(correctness)
-    return join_texts("; ", unknown, text)
-
-
 def _correctness_text(correctness: Correctness) -> str:
     """The distance from eager mode's results, and from those in float64, beside eager mode's own
     distance.
     """
-    parts = []
+    differs = off = None
     if correctness.is_bitwise_equal:
-        parts.append("identical to eager mode, bit by bit")
+        differs = "identical to eager mode, bit by bit"
     elif correctness.where is not None:
         by = "" if correctness.largest is None else f" by up to {correctness.largest:.3g}"
-        parts.append(f"{correctness.where} differs from eager mode's{by}")
-    if not correctness.is_eager_repeatable:
-        parts.append("eager mode itself gives other bits each time")
-    if correctness.note:
-        parts.append(correctness.note)
+        differs = f"{correctness.where} differs from eager mode's{by}"
     if not correctness.is_bitwise_equal:
-        parts += [
+        # Those of results that are exact in every run say nothing beside others.
+        errors = correctness.errors
+        off = "; ".join(
             f"{kind_text(error.kind)} {_distance(error.variant)} off float64 "
             f"(eager {_distance(error.eager)})"
-            for error in _distances(correctness)
-        ]
-    return "; ".join(parts) or "not compared"
-
-
-def _distances(correctness: Correctness) -> list[ResultError]:
-    """Distances from float64, without those of results that are exact in every run."""
-    inexact = [error for error in correctness.errors if error.variant or error.eager]
-    return inexact or list(correctness.errors)
+            for error in [error for error in errors if error.variant or error.eager] or errors
+        )
+    return (
+        join_texts(
+            "; ",
+            differs,
+            None
+            if correctness.is_eager_repeatable
+            else "eager mode itself gives other bits each time",
+            correctness.note,
+            off,
+        )
+        or "not compared"
+    )
 
 
 def _distance(relative: float) -> str:
@@ -522,17 +512,10 @@ def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
             if won is not None:
                 low = about_count(won.low)
                 high = "never" if won.high is None else about_count(won.high)
-                interval = "" if low == high else f" ({low} to {high})"
-                text = f"{start}: after {measures.calls_text(won.calls)}{interval}"
-                yield Row("pays off", Span(f"{variant.name}, {text}"))
-    for variant in variants[1:]:
-        correctness = variant.correctness
-        if correctness is not None and not correctness.is_bitwise_equal:
-            distances = ", ".join(
-                f"{kind_text(error.kind)} {_distance(error.variant)}"
-                for error in _distances(correctness)
-            )
-            yield Row("off float64", Span(f"{variant.name}: {distances or 'not compared'}"))
+                calls = Cell(
+                    measures.calls_text(won.calls), "" if low == high else f"{low} to {high}"
+                )
+                yield Row("pays off", Span(f"{variant.name}, {start}: after {cell_line(calls)}"))
     yield from setting_rows(report.target, report.environment)
     for name, folder in report.recordings.items():
         yield Row("recording", Note(Span(f"{name}: {folder}"), "dim"))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from graphdoctor.facts.check import DiagnosisComparison, SameFinding
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_comparison
+from graphdoctor.views.parts import Block, Note, Row, Rows, Section, Span, Table, Verdict, View
 from graphdoctor.views.words import (
     ONE_RUN_EACH,
     UNKNOWN,
@@ -26,66 +26,64 @@ from graphdoctor.wording import UNCHANGED, counted, duration, join_texts, times
 _SINGLE = "Each time is a single measurement, which varies from run to run."
 
 
-def comparison_view(comparison: DiagnosisComparison) -> parts.View:
+def comparison_view(comparison: DiagnosisComparison) -> View:
     """The comparison as a tree."""
     before, after = comparison.before, comparison.after
     was, now = before.target.text or "a program", after.target.text or "a program"
     _, *rest = title_parts(after)
     title = (f"Two runs of {now}" if was == now else f"{was} → {now}", *rest)
-    sides = (("before", before.name), ("after", after.name))
-    pieces = (
-        parts.Rows(
-            parts.Row(label, parts.Note(parts.Span(name), "dim")) for label, name in sides if name
-        ),
-        *_parts(comparison),
-    )
-    return parts.View(
-        title, "What changed", pieces, after.graphdoctor_version, after_comparison(comparison)
-    )
+    pieces, then = tuple(_parts(comparison)), after_comparison(comparison)
+    return View(title, "What changed", pieces, after.graphdoctor_version, then)
 
 
-def _parts(comparison: DiagnosisComparison) -> Iterator[parts.Block]:
+def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
+    before, after = comparison.before, comparison.after
+    names = (("before", before.name), ("after", after.name))
+    yield Rows(Row(label, Note(Span(name), "dim")) for label, name in names if name)
     new, gone, unseen, same = comparison.new, comparison.gone, comparison.unseen, comparison.same
     said = "No findings on either side."
     if new or gone or unseen or same:
-        lost = (
-            f"{len(unseen)} that the partial run may not have reached"
-            if unseen
-            else f"{len(gone)} gone"
-        )
+        lost = f"{len(gone)} gone"
+        if unseen:
+            lost = f"{len(unseen)} that the partial run may not have reached"
         said = f"{counted(len(new), 'new finding')}, {lost}, {len(same)} in both."
-    yield parts.Verdict(said, "bad" if new else "good" if gone else None)
-    yield from (parts.Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
+    yield Verdict(said, "bad" if new else "good" if gone else None)
+    yield from (Note(mismatch.message, "warning") for mismatch in comparison.mismatches)
     rows = (
-        (label, old, now if now == old else parts.Span(now, "strong"), change)
+        (label, old, now if now == old else Span(now, "strong"), change)
         for label, old, now, change in _numbers(comparison)
     )
-    numbers = parts.Table(
-        ("#count", "#before", "#after", "change"),
-        rows,
-        "number",
-        label="Counts and times of both runs",
-    )
-    yield parts.Section("Numbers", (numbers, parts.Note(_SINGLE, "dim")))
-    yield parts.Section("New", map(card_of, clusters(new)), count=len(new), tone="bad")
-    yield parts.Section("Gone", _lines(gone), count=len(gone), tone="good")
-    yield parts.Section(
-        "Not seen in the partial run", _lines(unseen), count=len(unseen), tone="warning"
-    )
+    columns = ("#count", "#before", "#after", "change")
+    numbers = Table(columns, rows, "number", label="Counts and times of both runs")
+    yield Section("Numbers", (numbers, Note(_SINGLE, "dim")))
+    yield Section("New", map(card_of, clusters(new)), count=len(new), tone="bad")
+    yield Section("Gone", _lines(gone), count=len(gone), tone="good")
+    missed = "Not seen in the partial run"
+    yield Section(missed, _lines(unseen), count=len(unseen), tone="warning")
     changed = [pair for pair in same if {"severity", "count"} & set(pair.changes)]
     alike = [pair for pair in same if pair not in changed]
-    yield parts.Section(
-        "In both, with another severity or count", _same(changed), "Changed", len(changed)
-    )
+    title = "In both, with another severity or count"
+    yield Section(title, _same(changed), "Changed", len(changed))
     if alike:
-        yield parts.Note(f"{counted(len(alike), 'finding')} in both: -v", "dim", show="short")
-    yield parts.Section("In both", _same(alike), count=len(alike), show="long")
-    yield parts.Section("The two runs", _runs(comparison), "Runs")
-    if any(hidden := (comparison.before.hidden_findings, comparison.after.hidden_findings)):
-        yield parts.Note(
-            f"Hidden by --own-code, --select or --ignore: {hidden[0]} before, {hidden[1]} after.",
-            "dim",
-        )
+        yield Note(f"{counted(len(alike), 'finding')} in both: -v", "dim", show="short")
+    yield Section("In both", _same(alike), count=len(alike), show="long")
+    sides = [
+        {
+            "from": side.name or "",
+            "class": side.target.class_name or "",
+            **settings(side.target, side.environment),
+            **({} if side.target.text else {"target": "trace log"}),
+            "graphdoctor": side.graphdoctor_version,
+        }
+        for side in (before, after)
+    ]
+    labels = dict.fromkeys(label for side in sides for label in side)
+    rows = ((Span(label), *(Span(side.get(label, "")) for side in sides)) for label in labels)
+    label = "What the two runs were made with"
+    yield Section("The two runs", Table(("#what", "before", "after"), rows, label=label), "Runs")
+    if before.hidden_findings or after.hidden_findings:
+        counts = f"{before.hidden_findings} before, {after.hidden_findings} after"
+        yield Note(f"Hidden by --own-code, --select or --ignore: {counts}.", "dim")
 
 
 # Numbers.
@@ -122,30 +120,28 @@ def _times(
 # Findings.
 
 
-def _lines(findings: Sequence[Finding]) -> parts.Rows:
+def _lines(findings: Sequence[Finding]) -> Rows:
     """A finding that is gone needs no suggestion."""
     rows = []
     for finding in findings:
-        source = parts.Note(parts.Span(finding.location.text or "", "code"), show="long")
-        said = parts.Note((place_of(finding.location), f"  {finding.message}"))
-        rows.append(parts.Row(finding.code, (said, source) if finding.location.text else said))
-    return parts.Rows(rows, "finding")
+        source = Note(Span(finding.location.text or "", "code"), show="long")
+        said = Note((place_of(finding.location), f"  {finding.message}"))
+        rows.append(Row(finding.code, (said, source) if finding.location.text else said))
+    return Rows(rows, "finding")
 
 
-def _same(pairs: Sequence[SameFinding]) -> parts.Rows:
-    return parts.Rows(
-        (parts.Row(pair.after.code, tuple(_changes(pair))) for pair in pairs), "finding"
-    )
+def _same(pairs: Sequence[SameFinding]) -> Rows:
+    return Rows((Row(pair.after.code, tuple(_changes(pair))) for pair in pairs), "finding")
 
 
-def _changes(pair: SameFinding) -> Iterator[parts.Note]:
+def _changes(pair: SameFinding) -> Iterator[Note]:
     before, after = pair.before, pair.after
     was = f" (was line {before.location.line})" if "line" in pair.changes else ""
-    yield parts.Note((place_of(after.location), f"{was}  {after.message}"))
+    yield Note((place_of(after.location), f"{was}  {after.message}"))
     severity = f"{before.severity} → {after.severity}" if "severity" in pair.changes else None
     count = f"{times(before.count)} → {times(after.count)}" if "count" in pair.changes else None
     if severity or count:
-        yield parts.Note(join_texts(", ", severity, count))
+        yield Note(join_texts(", ", severity, count))
     old, new, costs = before.cost, after.cost, []
     if old is not None and new is not None:
         if old.call_us is not None and new.call_us is not None and old.call_from == new.call_from:
@@ -153,26 +149,4 @@ def _changes(pair: SameFinding) -> Iterator[parts.Note]:
         if old.compile_s is not None and new.compile_s is not None:
             costs.append(f"{old.compile_s:.2f} s → {new.compile_s:.2f} s compiling")
     if costs:
-        yield parts.Note(", ".join(costs), "dim", show="long")
-
-
-# The two runs.
-
-
-def _runs(comparison: DiagnosisComparison) -> parts.Table:
-    sides = comparison.before, comparison.after
-    compared_values = [
-        {
-            "from": side.name or "",
-            "class": side.target.class_name or "",
-            **settings(side.target, side.environment),
-            **({} if side.target.text else {"target": "trace log"}),
-            "graphdoctor": side.graphdoctor_version,
-        }
-        for side in sides
-    ]
-    rows = (
-        (parts.Span(label), *(parts.Span(side.get(label, "")) for side in compared_values))
-        for label in dict.fromkeys(label for side in compared_values for label in side)
-    )
-    return parts.Table(("#what", "before", "after"), rows, label="What the two runs were made with")
+        yield Note(", ".join(costs), "dim", show="long")

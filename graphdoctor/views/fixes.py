@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Treatment, TriedPatch, deciding, distinct
@@ -30,7 +29,6 @@ from graphdoctor.views.finding_cards import (
 from graphdoctor.views.next_step import after_run, write_command, written_count
 from graphdoctor.views.parts import (
     Block,
-    Card,
     Cards,
     Code,
     Diff,
@@ -40,6 +38,7 @@ from graphdoctor.views.parts import (
     Section,
     Span,
     Table,
+    Tone,
     Verdict,
     View,
 )
@@ -52,99 +51,71 @@ _MOST_LATER = 12
 
 def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
     """Show what was tried, as a tree."""
-    parts = _parts(diagnosis, is_written=is_written)
-    return words.diagnosis_view(
-        diagnosis, "fixes", parts, after_run(diagnosis, is_written=is_written)
-    )
+    parts = (*partial_note(diagnosis), *_parts(diagnosis, is_written=is_written))
+    then = after_run(diagnosis, is_written=is_written)
+    return words.diagnosis_view(diagnosis, "fixes", parts, then)
 
 
 def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
-    treatment = diagnosis.recording.treatment
-    yield from partial_note(diagnosis)
+    recording, treatment = diagnosis.recording, diagnosis.recording.treatment
     if treatment is not None and treatment.patch is not None:
         yield from patch_parts(diagnosis, treatment, treatment.patch)
         return
     findings = [finding for finding in diagnosis.findings if finding.is_treatable]
-    if not findings and diagnosis.recording.is_partial:
-        yield Verdict(
-            "No fixes were tried: the run ended before torch broke or recompiled.", "warning"
-        )
+    if not findings and recording.is_partial:
+        text = "No fixes were tried: the run ended before torch broke or recompiled."
+        yield Verdict(text, "warning")
         return
     if not findings:
         count = len(diagnosis.findings)
         rest = f"; nothing can be tried for {counted(count, 'other finding')}" if count else ""
-        yield Verdict(
-            f"Nothing to fix: no graph breaks and no recompiles{rest}.",
-            "warning" if rest else "good",
-        )
+        text = f"Nothing to fix: no graph breaks and no recompiles{rest}."
+        yield Verdict(text, "warning" if rest else "good")
         yield from closing(diagnosis)
         return
     if treatment is None:
         yield Verdict("No fixes were tried.", "warning")
         return
-    yield _headline(treatment)
-    cards = list(words.clusters(findings))
-    gone = [cluster for cluster in cards if _is_fixed_by_others(cluster)]
-    groups = grouped(
-        (_working_fix(cluster), cluster) for cluster in cards if cluster not in gone
-    ).values()
-    yield Cards(tuple(card for first, *others in groups for card in _cards(first, others)))
-    lines = (
-        Row(
-            finding.code,
-            Note(
-                (
-                    place_of(finding.location),
-                    Span(f"  {finding.message}{_why_gone(cluster)}", tone="dim"),
-                )
-            ),
-        )
-        for cluster in gone
-        for finding in cluster
-    )
+    said = _tried_text(treatment) or _why_untried(treatment)
+    is_good = any(fix.verdict in WORKING for fix in treatment.tried)
+    yield Verdict(f"{_capitalized(said)}.", "good" if is_good else "warning")
+    # Findings that one fix works for are a card that names the others, and in full one for each.
+    gone: list[Sequence[Finding]] = []
+    groups: dict[object, list[Sequence[Finding]]] = {}
+    for cluster in words.clusters(findings):
+        fixes = [fix for finding in cluster for fix in finding.fixes]
+        is_mended = all(finding.is_mended for finding in cluster)
+        if is_mended and all(fix.verdict == "not tried" for fix in fixes):
+            gone.append(cluster)
+            continue
+        works = next((fix for fix in fixes if fix.verdict in WORKING), None)
+        key = cluster[0].fingerprint if works is None else (works.title, works.diff, works.snippet)
+        groups.setdefault(key, []).append(cluster)
+    cards = []
+    for first, *others in groups.values():
+        companions = [cluster[0] for cluster in others]
+        cards.append(card_of(first, has_path=False, others=companions))
+        cards += [card_of(cluster, show="long") for cluster in others]
+    yield Cards(tuple(cards))
+    lines = []
+    for cluster in gone:
+        goes_with = companion_text(cluster)
+        why = f" ({goes_with})" if goes_with else ""
+        for finding in cluster:
+            text = Span(f"  {finding.message}{why}", tone="dim")
+            lines.append(Row(finding.code, Note((place_of(finding.location), text))))
     whole = (Section(cluster[0].code, card_of(cluster), show="long") for cluster in gone)
     yield Section("Also gone with these fixes", (Rows(lines), *whole))
     yield from treatment_parts(diagnosis, treatment)
     yield words.unknown_section(words.other_gaps(diagnosis))
     yield from closing(diagnosis)
-    yield Verdict(
-        outcome(treatment, diagnosis.recording.target),
-        "warning" if treatment.after is None else "good",
-    )
+    tone: Tone = "warning" if treatment.after is None else "good"
+    yield Verdict(outcome(treatment, recording.target), tone)
     yield from keeping(diagnosis, treatment, is_written=is_written)
 
 
-def _cards(first: Sequence[Finding], others: Sequence[Sequence[Finding]]) -> Iterator[Card]:
-    """Show what one fix is for: a card that names the others, and in full one for each."""
-    yield card_of(first, has_path=False, others=[cluster[0] for cluster in others])
-    yield from (card_of(cluster, show="long") for cluster in others)
-
-
-def _is_fixed_by_others(cluster: Sequence[Finding]) -> bool:
-    """Nothing was tried for it, and the fixes of other findings removed it."""
-    return all(
-        finding.is_mended and all(fix.verdict == "not tried" for fix in finding.fixes)
-        for finding in cluster
-    )
-
-
-def _working_fix(cluster: Sequence[Finding]) -> tuple[str | None, ...]:
-    """Identify the fix that works for a finding; the finding itself, if none does."""
-    fix = next(
-        (fix for finding in cluster for fix in finding.fixes if fix.verdict in WORKING), None
-    )
-    return (cluster[0].fingerprint,) if fix is None else (fix.title, fix.diff, fix.snippet)
-
-
-def _why_gone(cluster: Sequence[Finding]) -> str:
-    said = companion_text(cluster)
-    return f" ({said})" if said else ""
-
-
-def _headline(treatment: Treatment) -> Verdict:
-    said = _tried_text(treatment) or _why_untried(treatment)
-    is_good = any(fix.verdict in WORKING for fix in treatment.tried)
-    return Verdict(f"{said[0].upper()}{said[1:]}.", "good" if is_good else "warning")
+def _capitalized(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
@@ -164,10 +135,11 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     )
     yield Section("Found after these fixes", Rows(later, "fix", _MOST_LATER), "Later")
     if treatment.after is not None:
-        applied = treatment.applied
-        kind = "verified" if all(fix.verdict == "verified" for fix in applied) else "applied"
+        count = len(treatment.applied)
+        is_verified = all(fix.verdict == "verified" for fix in treatment.applied)
+        kind = "verified" if is_verified else "applied"
         titles = {1: f"The {kind} fix", 2: f"Both {kind} fixes together"}
-        title = titles.get(len(applied), f"All {len(applied)} {kind} fixes together")
+        title = titles.get(count, f"All {count} {kind} fixes together")
         yield Section(title, _together(treatment, treatment.after), "Together")
     left = (
         Row(
@@ -180,38 +152,42 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
         for item in treatment.left
     )
     yield Section("Not fixed", Rows(left, "finding", _MOST_LATER))
-    yield Rows(
-        (Row("note", Note(reason_text(note), "dim")) for note in treatment.notes),
-        "note",
-        _MOST_LATER,
-    )
+    yield _notes(treatment)
+
+
+def _notes(treatment: Treatment) -> Rows:
+    rows = (Row("note", Note(reason_text(note), "dim")) for note in treatment.notes)
+    return Rows(rows, "note", _MOST_LATER)
+
+
+def _changes(treatment: Treatment, after: Counts) -> Table:
+    """Counts that differ, and times."""
+    changed = (row for row in words.count_changes(treatment.before, after) if row[1] != row[2])
+    rows = (*changed, *words.time_changes(treatment))
+    columns = ("#count", "#before", "#after", "change")
+    return Table(columns, rows, "number", label="Before and after")
 
 
 def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
-    changed = (row for row in words.count_changes(treatment.before, after) if row[1] != row[2])
-    rows = (*changed, *words.time_changes(treatment))
-    yield Table(("#count", "#before", "#after", "change"), rows, "number", label="Before and after")
+    yield _changes(treatment, after)
     for place, snippet in words.applied_snippets(treatment):
         yield Note(f"{place or 'Also'}:", "dim")
         yield Code(snippet)
-    kinds = list(treatment.compared.kinds) if treatment.compared else []
-    differences = treatment.compared.differences if treatment.compared else ()
+    compared, backend = treatment.compared, treatment.backend
+    what = ", ".join(map(kind_text, compared.kinds if compared else ())) or "nothing"
     differing = ", ".join(
-        f"{kind_text(difference.kind)} ({_difference(difference)})" for difference in differences
+        f"{kind_text(difference.kind)} ({_difference(difference)})"
+        for difference in (compared.differences if compared else ())
     )
     differs = f" Different: {differing}." if differing else ""
-    what = ", ".join(map(kind_text, kinds)) or "nothing"
-    under = alone = ""
-    if treatment.backend:
-        under = f", under {treatment.backend}"
-        others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {
-            treatment.backend
-        }
-        alone = "".join(f" Single fixes were tried under {name}." for name in sorted(others))
-    compared = f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}"
-    yield Note(compared, "dim", show="always" if differs or treatment.compared is None else "long")
-    if same := words.same_text(treatment.compared, treatment.attacked):
-        yield Note(f"{same[0].upper()}{same[1:]}.", "dim")
+    under = f", under {backend}" if backend else ""
+    others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {backend}
+    single = " Single fixes were tried under {}."
+    alone = "".join(map(single.format, sorted(others))) if backend else ""
+    text = f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}"
+    yield Note(text, "dim", show="always" if differs or compared is None else "long")
+    if same := words.same_text(compared, treatment.attacked):
+        yield Note(f"{_capitalized(same)}.", "dim")
 
 
 def _difference(difference: Difference) -> str:
@@ -234,12 +210,10 @@ def keeping(
     command = write_command(treatment, diagnosis.recording.target)
     if command is not None and not (is_written or treatment.is_written):
         count = written_count(treatment)
-        rest = (
-            "; add the lines above yourself"
-            if words.applied_snippets(treatment, is_by_hand=True)
-            else ""
-        )
-        yield Note(f"--apply writes the {'edit' if count == 1 else f'{count} edits'}{rest}.")
+        edits = "edit" if count == 1 else f"{count} edits"
+        is_by_hand = any(words.applied_snippets(treatment, is_by_hand=True))
+        rest = "; add the lines above yourself" if is_by_hand else ""
+        yield Note(f"--apply writes the {edits}{rest}.")
 
 
 # What all fixes together changed. Whatever wasn't measured isn't claimed.
@@ -249,16 +223,15 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     """Say what changed with all verified fixes, or why nothing did, in one sentence."""
     if treatment.patch is not None:
         return patch_outcome(treatment.patch)
-    before, after = treatment.before, treatment.after
-    if after is None and treatment.is_interrupted:
+    if treatment.after is None:
         tried = _tried_text(treatment)
-        return f"Interrupted before {f'fixes were put together: {tried}' if tried else 'a fix was tried'}."
-    if after is None:
-        tried = _tried_text(treatment)
+        if treatment.is_interrupted:
+            before = f"fixes were put together: {tried}" if tried else "a fix was tried"
+            return f"Interrupted before {before}."
         return f"Nothing changed: {f'{tried}, none kept' if tried else _why_untried(treatment)}."
     changes = [
         f"{was} → {now} {label}"
-        for label, was, now, _ in words.count_changes(before, after)
+        for label, was, now, _ in words.count_changes(treatment.before, treatment.after)
         if was != now
         and words.UNKNOWN not in (was, now)
         and label not in ("compiles", "causes of recompiles")
@@ -281,18 +254,16 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     times = deciding(treatment.times)
     if times is None:
         return None
-    if (said := words.measured_speed(times)) in (
-        words.SAME_SPEED,
-        words.TOO_NOISY,
-    ) or times.shown_ratio is None:
-        return f"{said} in speed" if said == words.SAME_SPEED else f"{words.TOO_NOISY} how fast"
+    text = words.measured_speed(times)
+    if text == words.SAME_SPEED:
+        return f"{text} in speed"
+    if text == words.TOO_NOISY or times.shown_ratio is None:
+        return f"{words.TOO_NOISY} how fast"
     is_asked = times.backend == target.compile_arguments.get("backend")
-    cost = (
-        f", by {duration(times.after_us - times.before_us)} per call"
-        if times.after_us > times.before_us
-        else ""
-    )
-    return speed_text(times.shown_ratio) + ("" if is_asked else f" under {times.backend}") + cost
+    under = "" if is_asked else f" under {times.backend}"
+    longer_us = times.after_us - times.before_us
+    cost = f", by {duration(longer_us)} per call" if longer_us > 0 else ""
+    return f"{speed_text(times.shown_ratio)}{under}{cost}"
 
 
 def _why_untried(treatment: Treatment) -> str:
@@ -318,13 +289,9 @@ _PAST: dict[TrialVerdict, str] = {
 def _tried_text(treatment: Treatment) -> str:
     """Count the fixes that were tried, and each kind of verdict; empty for none."""
     tried = distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
-    verdicts = Counter(fix.verdict for fix in tried)
-    counts = ", ".join(
-        f"{number} {_PAST.get(verdict, verdict)}" for verdict, number in verdicts.items()
-    )
-    return (
-        f"{verdicts.total()} fix{'es' * (verdicts.total() != 1)} tried ({counts})" if counts else ""
-    )
+    verdicts = Counter(_PAST.get(fix.verdict, fix.verdict) for fix in tried)
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
+    return f"{len(tried)} fix{'es' * (len(tried) != 1)} tried ({counts})" if counts else ""
 
 
 _BAD = {
@@ -340,48 +307,35 @@ _BAD = {
 
 def patch_outcome(patch: TriedPatch) -> str:
     """Say if a patch holds, and why, in one sentence."""
-    why = reasons_text(patch.reasons)
+    why, verb = reasons_text(patch.reasons), _BAD.get(patch.verdict, patch.verdict)
     name = "The patch" if patch.name == "-" else patch.name
     if patch.verdict in WORKING:
-        said = "; ".join(filter(None, (words.same_text(patch.compared, patch.attacked), why)))
-        return f"{name} holds{f': {said}' if said else ''}."
-    return f"{name} {_BAD.get(patch.verdict, patch.verdict)}{f': {why}' if why else ''}."
+        why, verb = join_texts("; ", words.same_text(patch.compared, patch.attacked), why), "holds"
+    return f"{name} {verb}{f': {why}' if why else ''}."
 
 
 def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -> Iterator[Block]:
     """Show a patch: its verdict, counts and times, breaks that went and came, and what is left."""
-    yield Verdict(patch_outcome(patch), "good" if patch.verdict in WORKING else "bad")
-    worst = patch.attacked and patch.attacked.worst
-    if worst and worst.code and patch.verdict not in WORKING:
+    is_good, worst = patch.verdict in WORKING, patch.attacked and patch.attacked.worst
+    yield Verdict(patch_outcome(patch), "good" if is_good else "bad")
+    if worst and worst.code and not is_good:
         yield Note("Before the first call:", "dim")
         yield Code(worst.code)
     if patch.after is not None:
-        counts = (
-            row for row in words.count_changes(treatment.before, patch.after) if row[1] != row[2]
-        )
-        rows = (*counts, *words.time_changes(treatment))
-        yield Table(
-            ("#count", "#before", "#after", "change"), rows, "number", label="Before and after"
-        )
-    sites = (
-        *(("gone", site) for site in patch.sites_gone),
-        *(("new", site) for site in patch.sites_new),
-    )
-    yield Section(
-        "Breaks", Rows((Row(label, Note(Span(site))) for label, site in sites), "break site")
-    )
-    left = (finding for finding in diagnosis.findings if finding.code.startswith(("GD1", "GD2")))
+        yield _changes(treatment, patch.after)
+    sites = [("gone", site) for site in patch.sites_gone]
+    sites += [("new", site) for site in patch.sites_new]
+    rows = (Row(label, Note(Span(site))) for label, site in sites)
+    yield Section("Breaks", Rows(rows, "break site"))
     rest = (
         Row(finding.code, Note((Span(finding.site), f"  {finding.message}")))
-        for finding in left
-        if not finding.is_mended
+        for finding in diagnosis.findings
+        if is_good and finding.code.startswith(("GD1", "GD2")) and not finding.is_mended
     )
-    yield Section("Still there", Rows(rest, "finding")) if patch.verdict in WORKING else Rows(())
+    yield Section("Still there", Rows(rest, "finding"))
     if patch.lines_not_run:
         places = ", ".join(patch.lines_not_run)
-        yield Note(
-            f"Nothing that was tried runs what it changes at {places}, so that isn't proven.",
-            "warning",
-        )
+        text = f"Nothing that was tried runs what it changes at {places}, so that isn't proven."
+        yield Note(text, "warning")
     yield Section("The patch", Diff(treatment.diff), show="long")
-    yield Rows((Row("note", Note(reason_text(note), "dim")) for note in treatment.notes), "note")
+    yield _notes(treatment)

@@ -12,10 +12,24 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import ORIGINS
-from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.next_step import after_run, guards_command
+from graphdoctor.views.parts import (
+    Block,
+    Cards,
+    Cell,
+    Inline,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    TableRow,
+    Verdict,
+    View,
+)
 from graphdoctor.views.words import (
     clusters,
     diagnosis_view,
@@ -31,7 +45,7 @@ _DEEPEST = 3
 """Of the parts that are shown in short: as deep as ``self.transformer.h[0]``."""
 _MOST_SETS = 12
 _MOST_KINDS = 5
-_MOST_OWN = 3
+_MOST_CHECKS = 3
 _MOST_TEXT = 70
 _MOST_OF_ONE = 24
 _HIGH_SHARE = 0.1
@@ -57,257 +71,219 @@ VARIES = "different in each"
 """Stands for the expected value of a guard that differs among folded parts."""
 
 
-def guards_view(diagnosis: Diagnosis) -> parts.View:
+def guards_view(diagnosis: Diagnosis) -> View:
     """The guards of a diagnosis that has some; findings about anything else are only counted."""
     pieces = _parts(diagnosis, diagnosis.recording.guards or Guards())
     return diagnosis_view(diagnosis, "guards", pieces, after_run(diagnosis))
 
 
-def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[parts.Block]:
+def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
+    recording = diagnosis.recording
     yield from partial_note(diagnosis)
-    if not guards.sets and (diagnosis.recording.compiles or guards.call_us is None):
-        yield parts.Verdict("This recording holds no guards.", "warning")
-        yield parts.Note(
-            ("To record them: ", parts.Span(guards_command(diagnosis.recording.target), "code"))
-        )
+    if not guards.sets and (recording.compiles or guards.call_us is None):
+        yield Verdict("This recording holds no guards.", "warning")
+        yield Note(("To record them: ", Span(guards_command(recording.target), "code")))
         return
-    yield from _answer(guards, diagnosis)
+    yield from _answer(guards)
+    if guards.call_us is not None and recording.target.compile_arguments.get("backend") == "eager":
+        text = "Measured with the eager backend; use --backend inductor for the share of an optimized call."
+        yield Note(text, "dim")
     findings = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
-    yield parts.Cards(tuple(map(card_of, clusters(findings))))
-    frames = diagnosis.recording.frames_by_compile()
-    counts = {
-        compile_.compile_id: compile_.guard_count for compile_ in diagnosis.recording.compiles
-    }
-    costliest = _costliest(guards.sets, frames)
-    if len(costliest) > 1:
-        rows = (_set_row(guard_set, frames.get(guard_set.compile_id)) for guard_set in costliest)
-        columns = ("compile", "function", "#guards", "#check in the call", "#of the call")
-        yield parts.Table(columns, rows, "compile", _MOST_SETS, show="short")
-    if guards.sets:
-        first = max(costliest, key=_weight)
-        yield parts.Section(
-            _title(first, frames.get(first.compile_id)), _costs_of_parts(first), show="short"
-        )
-    if hidden := len(guards.sets) - len(costliest):
-        more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards: -v"
-        yield parts.Note(more, "dim", show="short")
+    yield Cards(tuple(map(card_of, clusters(findings))))
+    yield from _compiles(guards.sets, recording.frames_by_compile())
     for guard_set in guards.sets:
-        title, torch_count = (
-            _title(guard_set, frames.get(guard_set.compile_id)),
-            counts.get(guard_set.compile_id),
-        )
-        yield parts.Section(
-            title, _compile(guard_set, torch_count), guard_set.compile_id, show="long"
-        )
+        frame = recording.frames_by_compile().get(guard_set.compile_id)
+        counts = {compile_.compile_id: compile_.guard_count for compile_ in recording.compiles}
+        content = _compile(guard_set, counts.get(guard_set.compile_id))
+        yield Section(_title(guard_set, frame), content, guard_set.compile_id, show="long")
     yield unknown_section(other_gaps(diagnosis))
     yield from closing(diagnosis, prefix="GD3")
     if others := len(diagnosis.findings) - len(findings):
-        yield parts.Note(f"{counted(others, 'more finding')}: graphdoctor report", "dim")
+        yield Note(f"{counted(others, 'more finding')}: graphdoctor report", "dim")
 
 
-def _costliest(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> list[GuardSet]:
-    """The compile of each function whose checks cost most; of these the costliest, in the order of
-    the log.
-    """
-    first: dict[object, GuardSet] = {}
-    for guard_set in sorted(sets, key=_weight, reverse=True):
-        frame = frames.get(guard_set.compile_id)
-        first.setdefault(guard_set.compile_id if frame is None else frame.frame_id, guard_set)
-    chosen = {guard_set.compile_id for guard_set in list(first.values())[:_MOST_SETS]}
-    return [guard_set for guard_set in sets if guard_set.compile_id in chosen]
-
-
-def _weight(guard_set: GuardSet) -> tuple[float, int]:
-    return guard_set.known_share or 0, guard_set.guard_count
-
-
-def _set_row(guard_set: GuardSet, frame: Frame | None) -> parts.TableRow:
-    name = "" if frame is None else frame.name
-    cost = "" if guard_set.search_us is None else time_text(guard_set.search_us)
-    share = "" if guard_set.share is None else percent(guard_set.share)
-    return guard_set.compile_id, parts.Span(name), str(guard_set.guard_count), cost, share
-
-
-def _answer(guards: Guards, diagnosis: Diagnosis) -> Iterator[parts.Block]:
+def _answer(guards: Guards) -> Iterator[Block]:
+    """What share of a steady call checks take, as far as that was measured, and the times."""
+    call_us, searches_us, checks_us = guards.call_us, guards.searches_us, guards.checks_us
     total = sum(guard_set.guard_count for guard_set in guards.sets)
-    line = f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}"
-    if guards.call_us is not None:
-        line += f" · steady call {time_text(guards.call_us)}{_spread(guards.call_low_us, guards.call_high_us)}"
-    if guards.searches_us is not None and guards.share is not None:
-        yield parts.Verdict(
-            f"Guard checks take {percent(guards.share)} of a steady call.", _tone(guards.share)
-        )
-        line += f" · its guard checks {time_text(guards.searches_us)}"
-        if guards.checks_us is not None:
-            line += f", repeated with warm caches {time_text(guards.checks_us)}"
-    elif guards.checks_us is not None and guards.warm_share is not None:
-        text = f"Guard checks take at least {percent(guards.warm_share)} of a steady call: timed with warm caches."
-        yield parts.Verdict(text, _tone(guards.warm_share))
-        line += f" · its guard checks at least {time_text(guards.checks_us)}"
-    elif guards.call_us is not None and (guards.searches_us or guards.checks_us):
-        yield parts.Verdict(
-            "Too noisy to say which share of a steady call guard checks take.", "warning"
-        )
-        line += f" · its guard checks {time_text(guards.searches_us or guards.checks_us or 0.0)}"
-    elif guards.call_us is not None and not any(
-        guard_set.runs_per_call for guard_set in guards.sets
-    ):
-        yield parts.Verdict(
-            "The steady call runs no compiled code, so there are no checks to time.", "warning"
-        )
-    yield parts.Note(line)
-    if (
-        guards.call_us is not None
-        and diagnosis.recording.target.compile_arguments.get("backend") == "eager"
-    ):
-        yield parts.Note(
-            "Measured with the eager backend; use --backend inductor for the share of an optimized call.",
-            "dim",
-        )
+    texts = [f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}"]
+    if call_us is not None:
+        spread = _spread(guards.call_low_us, guards.call_high_us)
+        texts.append(f"steady call {time_text(call_us)}{spread}")
+    if searches_us is not None and (share := guards.share) is not None:
+        tone = "warning" if share >= _HIGH_SHARE else "good"
+        yield Verdict(f"Guard checks take {percent(share)} of a steady call.", tone)
+        warm = "" if checks_us is None else f", repeated with warm caches {time_text(checks_us)}"
+        texts.append(f"its guard checks {time_text(searches_us)}{warm}")
+    elif checks_us is not None and (share := guards.warm_share) is not None:
+        tone = "warning" if share >= _HIGH_SHARE else "good"
+        least = f"at least {percent(share)} of a steady call: timed with warm caches"
+        yield Verdict(f"Guard checks take {least}.", tone)
+        texts.append(f"its guard checks at least {time_text(checks_us)}")
+    elif call_us is not None and (time_us := searches_us or checks_us):
+        text = "Too noisy to say which share of a steady call guard checks take."
+        yield Verdict(text, "warning")
+        texts.append(f"its guard checks {time_text(time_us)}")
+    elif call_us is not None and not any(guard_set.runs_per_call for guard_set in guards.sets):
+        text = "The steady call runs no compiled code, so there are no checks to time."
+        yield Verdict(text, "warning")
+    yield Note(" · ".join(texts))
 
 
-def _tone(share: float) -> parts.Tone:
-    return "warning" if share >= _HIGH_SHARE else "good"
+def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator[Block]:
+    """In short: the costliest compile of each function, and the parts of the costliest of all."""
+
+    def weight(guard_set: GuardSet) -> tuple[float, int]:
+        return guard_set.known_share or 0, guard_set.guard_count
+
+    if not sets:
+        return
+    ordered = sorted(sets, key=weight, reverse=True)
+    frame_ids = {name: frame.frame_id for name, frame in frames.items()}
+    by_function = grouped(
+        (frame_ids.get(guard_set.compile_id, guard_set.compile_id), guard_set)
+        for guard_set in ordered
+    )
+    chosen = {group[0].compile_id for group in list(by_function.values())[:_MOST_SETS]}
+    costliest = [guard_set for guard_set in sets if guard_set.compile_id in chosen]
+    if len(costliest) > 1:
+        rows = (
+            (
+                guard_set.compile_id,
+                Span(frame.name if (frame := frames.get(guard_set.compile_id)) else ""),
+                str(guard_set.guard_count),
+                "" if guard_set.search_us is None else time_text(guard_set.search_us),
+                "" if guard_set.share is None else percent(guard_set.share),
+            )
+            for guard_set in costliest
+        )
+        columns = ("compile", "function", "#guards", "#check in the call", "#of the call")
+        yield Table(columns, rows, "compile", _MOST_SETS, show="short")
+    first = ordered[0]
+    pieces = sorted(parts_of(first), key=lambda part: -part.guard_count * part.times)
+    inner = [(depth, part) for depth, part in walk(pieces) if depth <= _DEEPEST]
+    values = ((value, must, "") for value, must, _ in _values(first))
+    tables = (
+        _part_table(inner, first, most=1),
+        Table(("value", "must be", "from line"), values, "value", _MOST_OUTER),
+    )
+    yield Section(_title(first, frames.get(first.compile_id)), tables, show="short")
+    if hidden := len(sets) - len(costliest):
+        more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards: -v"
+        yield Note(more, "dim", show="short")
 
 
 # One compile.
 
 
-def _title(guard_set: GuardSet, frame: Frame | None) -> parts.Inline:
+def _title(guard_set: GuardSet, frame: Frame | None) -> Inline:
     if frame is None:
         return guard_set.compile_id
-    return (f"{guard_set.compile_id} ", parts.Span(frame.described), "  ", short_place(frame.entry))
+    return (f"{guard_set.compile_id} ", Span(frame.described), "  ", short_place(frame.entry))
 
 
-def _costs_of_parts(guard_set: GuardSet) -> Iterator[parts.Block]:
-    costs = ["#without it (warm)"] if guard_set.bill else []
-    pieces = sorted(parts_of(guard_set), key=lambda part: -part.guard_count * part.times)
-    rows = [
-        _part_row(depth, part, guard_set, most=1)
-        for depth, part in walk(pieces)
-        if depth <= _DEEPEST
-    ]
-    yield parts.Table(("#part", "#guards", *costs, "checks"), rows, "part", _MOST_OUTER)
-    values = ((*row[:2], "") for row in map(tuple, _values(guard_set)))
-    yield parts.Table(("value", "must be", "from line"), values, "value", _MOST_OUTER)
-
-
-def _compile(guard_set: GuardSet, torch_count: int | None) -> Iterator[parts.Block]:
-    yield parts.Rows(_facts(guard_set, torch_count))
-    costs = ["#without it (warm)"] if guard_set.bill else []
-    rows = (_part_row(depth, part, guard_set) for depth, part in walk(parts_of(guard_set)))
-    yield parts.Table(("#part", "#guards", *costs, "checks"), rows, "part")
+def _compile(guard_set: GuardSet, torch_count: int | None) -> Iterator[Block]:
+    yield Rows(_facts(guard_set, torch_count))
+    yield _part_table([*walk(parts_of(guard_set))], guard_set)
     if guard_set.unbilled_count and guard_set.bill:
-        yield parts.Note(f"{counted(guard_set.unbilled_count, 'part')} not timed separately", "dim")
-    names = ("value", "must be", "from line")
-    yield parts.Table(("kind", *names), _guard_rows(guard_set), "guard", show="long")
+        yield Note(f"{counted(guard_set.unbilled_count, 'part')} not timed separately", "dim")
+    rows: list[TableRow] = []
+    # torch prints one guard on a tensor's dynamic marking as five identical lines.
+    for (kind, value, expected), nodes in groupby(guard_set.nodes, _cells):
+        first, *others = nodes
+        times = Span(f"  {len(others) + 1} times" if others else "", tone="dim")
+        rows.append((Span(kind), Span(value), (Span(expected), times), _because(first)))
+    rows += [("?", "", Span(line.strip(" |+-")), "") for line in guard_set.unread_lines]
+    yield Table(("kind", "value", "must be", "from line"), rows, "guard", show="long")
 
 
-def _facts(guard_set: GuardSet, torch_count: int | None) -> Iterator[parts.Row]:
+def _facts(guard_set: GuardSet, torch_count: int | None) -> Iterator[Row]:
     # Those that check no value say least, however many there are.
-    kinds = [
-        f"{count} {kind}"
-        for kind, count in sorted(guard_set.kinds.items(), key=lambda item: item[0] in _NO_VALUE)
-    ]
-    yield parts.Row("guards", f"{guard_set.guard_count}: {few_text(kinds, _MOST_KINDS)}")
+    kinds = sorted(guard_set.kinds.items(), key=lambda item: item[0] in _NO_VALUE)
+    texts = few_text([f"{count} {kind}" for kind, count in kinds], _MOST_KINDS)
+    yield Row("guards", f"{guard_set.guard_count}: {texts}")
     if torch_count is not None and torch_count != guard_set.guard_count:
-        text = (
-            f"torch counts {torch_count}, as Dynamo installs them; each can become several checks"
-        )
-        yield parts.Row("", parts.Note(text, "dim"))
-    label = "cost"
-    if guard_set.search_us is not None:
+        text = "as Dynamo installs them; each can become several checks"
+        yield Row("", Note(f"torch counts {torch_count}, {text}", "dim"))
+    runs, search_us = guard_set.runs_per_call, guard_set.search_us
+    share = guard_set.warm_share if search_us is None else guard_set.share
+    times = "" if runs == 1 else f" ({runs} checks)"
+    of_call = "" if share is None else f" · {percent(share)} of the steady call{times}"
+    if search_us is not None:
         spread = _spread(guard_set.search_low_us, guard_set.search_high_us)
-        yield parts.Row(
-            label,
-            f"{time_text(guard_set.search_us)} per check in the call{spread}{_of_call(guard_set, guard_set.share)}",
-        )
-        label = ""
+        yield Row("cost", f"{time_text(search_us)} per check in the call{spread}{of_call}")
+    label = "cost" if search_us is None else ""
     if guard_set.check_us is not None:
         spread = _spread(guard_set.check_low_us, guard_set.check_high_us)
-        share = _of_call(guard_set, guard_set.warm_share) if label else ""
-        yield parts.Row(
-            label, f"{time_text(guard_set.check_us)} repeated with warm caches{spread}{share}"
-        )
-    elif guard_set.runs_per_call == 0:
-        yield parts.Row(label, parts.Note("the steady call doesn't run it", "dim"))
+        text = f"{time_text(guard_set.check_us)} repeated with warm caches{spread}"
+        yield Row(label, text + (of_call if label else ""))
+    elif runs == 0:
+        yield Row(label, Note("the steady call doesn't run it", "dim"))
     if guard_set.latency_us:
-        text = f"torch measured {time_text(guard_set.latency_us)} once, right after compiling with cold caches"
-        yield parts.Row("", parts.Note(text, "dim"))
+        time = time_text(guard_set.latency_us)
+        text = f"torch measured {time} once, right after compiling with cold caches"
+        yield Row("", Note(text, "dim"))
 
 
 def _spread(low_us: float | None, high_us: float | None) -> str:
     return f" ({time_text(low_us or 0)} to {time_text(high_us or 0)})"
 
 
-def _of_call(guard_set: GuardSet, share: float | None) -> str:
-    if share is None:
-        return ""
-    times = "" if guard_set.runs_per_call == 1 else f" ({guard_set.runs_per_call} checks)"
-    return f" · {percent(share)} of the steady call{times}"
+def _part_table(
+    pieces: Sequence[tuple[int, Part]], guard_set: GuardSet, most: int | None = None
+) -> Table:
+    """A row for each part with its depth; in short, with so many of its checks."""
+    rows = []
+    for depth, part in pieces:
+        name = Span("· " * depth + (part.label if depth else part.path))
+        count, cost = str(part.guard_count), Cell("")
+        alike: Inline = ""
+        if part.times > 1:
+            count = f"{part.times} x {count}"
+            alike = Span(f"  {part.times} alike", tone="dim")
+        if (check_us := part.check_us) is not None:
+            whole_us = guard_set.check_us
+            is_share = check_us and whole_us
+            share = f"  {percent(min(check_us / whole_us, 1))}" if is_share else ""
+            cost = Cell(f"-{time_text(check_us)}{share}", value=check_us)
+        checks = Span(_checks_text(part, most or _MOST_CHECKS))
+        rows.append(((name, alike), count, cost, checks))
+    columns = ("#part", "#guards", "#without it (warm)", "checks")
+    return Table(columns, rows, "part", most and _MOST_OUTER)
 
 
-def _part_row(
-    depth: int, part: Part, guard_set: GuardSet, *, most: int = _MOST_OWN
-) -> parts.TableRow:
-    name = parts.Span("· " * depth + (part.label if depth else part.path))
-    count = f"{part.times} x {part.guard_count}" if part.times > 1 else str(part.guard_count)
-    costs = []
-    if guard_set.bill:
-        share = (
-            f"  {percent(min(part.check_us / guard_set.check_us, 1))}"
-            if part.check_us and guard_set.check_us
-            else ""
-        )
-        costs.append(
-            parts.Cell(
-                "" if part.check_us is None else f"-{time_text(part.check_us)}{share}",
-                value=part.check_us,
-            )
-        )
-    alike = parts.Span(f"  {part.times} alike", tone="dim") if part.times > 1 else ""
-    return ((name, alike), count, *costs, parts.Span(_own_text(part, most)))
-
-
-def _own_text(part: Part, most: int) -> str:
-    values = [
-        node for node in part.guards if not node.is_module_internal and node.kind not in _NO_VALUE
-    ]
-    # Stable: torch's order within a kind.
-    values.sort(
-        key=lambda node: _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING)
-    )
-    texts = list(dict.fromkeys(_value_text(node, part.path) for node in values if node.expected))
+def _checks_text(part: Part, most: int) -> str:
+    """What the guards of a part itself check, what tells most first."""
+    texts: dict[str, int] = {}
+    for node in part.guards:
+        if node.is_module_internal or node.kind in _NO_VALUE or not node.expected:
+            continue
+        text = node.expected
+        if part.path not in (STATE, node.expression):
+            above = "" if node.path == "globals" else node.path or ""
+            verb = " is" if node.kind in ("NONE_MATCH", "ID_MATCH", "TYPE_MATCH") else ""
+            text = f"{node.expression.removeprefix(above)}{verb} {text}"
+        rank = _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING)
+        texts[text] = min(rank, texts.get(text, rank))
     limit = _MOST_TEXT if most > 1 else _MOST_OF_ONE
-    shown = few_text([shortened(text, limit) for text in texts], most, between="; ", end="; ")
+    ordered = [shortened(text, limit) for text in sorted(texts, key=texts.__getitem__)]
     internal = sum(node.is_module_internal for node in part.guards)
-    return join_texts("; ", shown, f"{internal} internal" if internal else None)
-
-
-def _value_text(node: GuardNode, path: str) -> str:
-    if path in (STATE, node.expression):
-        return node.expected or ""
-    name = (
-        node.expression if node.path == "globals" else node.expression.removeprefix(node.path or "")
+    return join_texts(
+        "; ",
+        few_text(ordered, most, between="; ", end="; "),
+        f"{internal} internal" if internal else None,
     )
-    verb = " is" if node.kind in ("NONE_MATCH", "ID_MATCH", "TYPE_MATCH") else ""
-    return f"{name}{verb} {node.expected}"
 
 
 # Values and guards, one by one.
 
 
-def _values(guard_set: GuardSet) -> Iterator[parts.TableRow]:
+def _values(guard_set: GuardSet) -> Iterator[tuple[Inline, Inline, Inline]]:
     """Guards on values of the program, which cause a recompile when they change, those of the
-    user's lines first.
+    user's lines first: value, what it must be, line.
 
     Guards of repeated modules, or of the items of one list or dict, are shown as one.
     """
-    nodes = (
-        node
-        for node in guard_set.nodes
-        if node.path not in (None, "globals") and not node.is_module_internal
-    )
     alike = grouped(
         (
             (
@@ -317,49 +293,33 @@ def _values(guard_set: GuardSet) -> Iterator[parts.TableRow]:
             ),
             node,
         )
-        for node in nodes
+        for node in guard_set.nodes
+        if node.path not in (None, "globals") and not node.is_module_internal
         if node.kind in _VALUES and node.expected
     )
-    for first, *others in sorted(alike.values(), key=_origin_rank):
-        more = f"  and {len(others)} like this" if others else ""
+
+    def origin_rank(nodes: list[GuardNode]) -> tuple[int, bool]:
+        # Of each origin first what is a tensor or a size, which is likeliest to change.
+        location = nodes[0].location
+        origin = ORIGINS.index(location.origin) if location else len(ORIGINS)
+        return origin, nodes[0].kind not in ("TENSOR_MATCH", "LAMBDA_GUARD")
+
+    for first, *others in sorted(alike.values(), key=origin_rank):
+        more = Span(f"  and {len(others)} like this" if others else "", tone="dim")
         is_same = all(node.expected == first.expected for node in others)
-        must = parts.Cell(parts.Span(first.expected or "" if is_same else VARIES))
-        yield (parts.Span(first.expression), parts.Span(more, tone="dim")), must, _because(first)
-
-
-def _origin_rank(nodes: list[GuardNode]) -> tuple[int, bool]:
-    """The user's own lines first, and of each origin what is a tensor or a size, which is likeliest
-    to change.
-    """
-    origin = ORIGINS.index(nodes[0].location.origin) if nodes[0].location else len(ORIGINS)
-    return origin, nodes[0].kind not in ("TENSOR_MATCH", "LAMBDA_GUARD")
-
-
-def _guard_rows(guard_set: GuardSet) -> Iterator[parts.TableRow]:
-    # torch prints one guard on a tensor's dynamic marking as five identical lines.
-    for (kind, value, expected), nodes in groupby(guard_set.nodes, _cells):
-        same = list(nodes)
-        must = parts.Cell(
-            (
-                parts.Span(expected),
-                parts.Span(f"  {len(same)} times" if len(same) > 1 else "", tone="dim"),
-            )
-        )
-        yield parts.Span(kind), parts.Span(value), must, _because(same[0])
-    yield from (("?", "", parts.Span(line.strip(" |+-")), "") for line in guard_set.unread_lines)
+        must = Span(first.expected or "" if is_same else VARIES)
+        yield (Span(first.expression), more), must, _because(first)
 
 
 def _cells(node: GuardNode) -> tuple[str, str, str]:
     return node.kind or "?", node.expression, node.guard if node.expected is None else node.expected
 
 
-def _because(node: GuardNode) -> parts.Cell:
-    if node.location is None:
-        return parts.Cell("")
-    place = short_place(node.location)
-    return parts.Cell(
-        (place, parts.Span(f"  {node.location.text}", tone="dim")) if node.location.text else place
-    )
+def _because(node: GuardNode) -> Inline:
+    if (location := node.location) is None:
+        return ""
+    text = Span(f"  {location.text}", tone="dim") if location.text else ""
+    return (short_place(location), text)
 
 
 # Guards as a tree of arguments and modules, with repeated modules folded.
@@ -389,19 +349,43 @@ class Part:
         measured = [cost for cost in self.costs_us if cost is not None]
         return sum(measured) if measured and len(measured) == self.times else None
 
+    def shape(self, root: str) -> object:
+        """What it checks, wherever it is below ``root``."""
+        guards = tuple((node.kind, node.expression.replace(root, "")) for node in self.guards)
+        return guards, tuple((part.label, part.times, part.shape(root)) for part in self.parts)
+
+    def merge(self, other: Part) -> None:
+        """Keep of each expected value only that it differs in another part of the same shape."""
+        self.guards = [
+            node if node.expected == same.expected else node.replace(expected=VARIES)
+            for node, same in zip(self.guards, other.guards, strict=True)
+        ]
+        for part, same in zip(self.parts, other.parts, strict=True):
+            part.costs_us = []
+            part.merge(same)
+
 
 def parts_of(guard_set: GuardSet) -> list[Part]:
     """The parts of a compile's guards in the order of torch's tree: process-wide state first,
     repetitions folded.
     """
-    root = Part("", "")
-    by_path = {"": root}
-    for node in guard_set.nodes:
-        _part(node.path or STATE, by_path).guards.append(node)
     costs = {cost.path: cost.check_us for cost in guard_set.bill}
-    for path, part in by_path.items():
-        part.costs_us = [costs.get(path)]
-    return _folded(root.parts)
+    by_path = {"": Part("", "")}
+
+    def part_at(path: str) -> Part:
+        """The part with a path; it and its parents are made if needed."""
+        if path not in by_path:
+            tokens = [path] if path == STATE else _TOKEN.findall(path)
+            last = tokens[-1] if tokens else path
+            above = path[: -len(last)].removesuffix(".") if len(tokens) > 1 else ""
+            label = last if last.startswith("[") or not above else f".{last}"
+            by_path[path] = Part(path, label, costs_us=[costs.get(path)])
+            part_at(above).parts.append(by_path[path])
+        return by_path[path]
+
+    for node in guard_set.nodes:
+        part_at(node.path or STATE).guards.append(node)
+    return _folded(by_path[""].parts)
 
 
 def walk(pieces: list[Part], depth: int = 0) -> Iterator[tuple[int, Part]]:
@@ -411,56 +395,20 @@ def walk(pieces: list[Part], depth: int = 0) -> Iterator[tuple[int, Part]]:
         yield from walk(part.parts, depth + 1)
 
 
-def _part(path: str, by_path: dict[str, Part]) -> Part:
-    """The part with a path; it and its parents are made if needed."""
-    if path in by_path:
-        return by_path[path]
-    tokens = [path] if path == STATE else _TOKEN.findall(path)
-    last = tokens[-1] if tokens else path
-    above = path[: -len(last)].removesuffix(".") if len(tokens) > 1 else ""
-    part = by_path[path] = Part(path, last if last.startswith("[") or not above else f".{last}")
-    _part(above, by_path).parts.append(part)
-    return part
-
-
 def _folded(pieces: list[Part]) -> list[Part]:
     """The parts, with neighbors ``[0]``, ``[1]``, … that check the same merged."""
     kept: list[Part] = []
     before: object = None
     for part in pieces:
         part.parts = _folded(part.parts)
-        shape = _shape(part, part.path)
-        if (
-            kept
-            and _INDEX.search(part.label)
-            and kept[-1].label.startswith("[")
-            and shape == before
-        ):
-            first = kept.pop()
+        shape = part.shape(part.path)
+        if _INDEX.search(part.label) and shape == before and kept[-1].label.startswith("["):
+            first = kept[-1]
             label = f"[{_BOUND.split(first.label)[1]}…{_BOUND.split(part.label)[1]}]"
-            path, costs = (
-                first.path.removesuffix(first.label) + label,
-                first.costs_us + part.costs_us,
-            )
-            kept.append(Part(path, label, *_both(first, part), first.times + 1, costs))
+            first.path, first.label = first.path.removesuffix(first.label) + label, label
+            first.times, first.costs_us = first.times + 1, first.costs_us + part.costs_us
+            first.merge(part)
         else:
             kept.append(part)
         before = shape
     return kept
-
-
-def _both(first: Part, other: Part) -> tuple[list[GuardNode], list[Part]]:
-    guards = [
-        node if node.expected == same.expected else node.replace(expected=VARIES)
-        for node, same in zip(first.guards, other.guards, strict=True)
-    ]
-    below = [
-        Part(part.path, part.label, *_both(part, same), part.times)
-        for part, same in zip(first.parts, other.parts, strict=True)
-    ]
-    return guards, below
-
-
-def _shape(part: Part, root: str) -> object:
-    guards = tuple((node.kind, node.expression.replace(root, "")) for node in part.guards)
-    return guards, tuple((below.label, below.times, _shape(below, root)) for below in part.parts)

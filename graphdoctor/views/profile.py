@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from graphdoctor.facts.expressions import expression
@@ -29,7 +30,6 @@ from graphdoctor.views import profile_words as words
 from graphdoctor.views.finding_cards import finding_rows
 from graphdoctor.views.html.profile import ProfileDrawings
 from graphdoctor.views.measures import (
-    TimePart,
     bytes_text,
     call_cell,
     parts_of_call,
@@ -126,13 +126,24 @@ def profile_view(report: ProfileReport, picture: Picture | None, *, root: Path) 
 
 
 def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -> Iterator[Block]:
+    regime, call_us, eager_us = report.regime, report.call_us, report.eager_us
     yield Verdict(_answer(report))
-    if measured := " · ".join(_measured(report)):
+    measured = join_texts(
+        " · ",
+        f"call: {report.call}" if report.call else None,
+        None if call_us is None else f"{cell_line(call_cell(call_us))} per call",
+        None if eager_us is None else f"{time_text(eager_us.median)} without torch.compile",
+    )
+    if measured:
         yield Note(Span(measured), "dim")
-    regime = report.regime
     yield Rows(Row("try", Note(text, "good")) for text in (regime.advice if regime else ()))
     yield Figures(tuple(_figures(report)), show="long")
-    if kinds := _kinds(report):
+    times: dict[tuple[str, str], float] = defaultdict(float)
+    for kernel in report.kernels:
+        times[_KINDS.get(kernel.kind, ("generated kernels", "generated"))] += kernel.time_us
+    named = [(*name, us) for name, us in sorted(times.items(), key=lambda item: -item[1])]
+    outside = (words.OUTSIDE, "outside", report.rest_us)
+    if kinds := parts_of_call(call_us.median if call_us else 0.0, (*named, outside)):
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
     drawings = ProfileDrawings(report, picture, files)
     lines: Blocks = (_lines(report, files),) if report.lines else ()
@@ -143,7 +154,14 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     yield Section(title, drawings.modules(modules) or modules, "Modules")
     kernels: Blocks = (_kernels(report),) if report.kernels else ()
     yield Section("By kernel", drawings.kernels(kernels) or kernels, "Kernels", len(report.kernels))
-    yield from _sum_note(report)
+    is_said = regime is not None and not regime.evidence
+    kernels_us = report.kernels_us or 0.0
+    if call_us is not None and kernels_us > call_us.median and not is_said:
+        yield Note(
+            f"Kernels take {time_text(kernels_us)} under the profiler, more than the call without it "
+            f"({time_text(call_us.median)}): several ran at once, or the machine was busy.",
+            "dim",
+        )
     findings = tuple(row for finding in report.findings for row in finding_rows(finding))
     yield Section("What to do", Rows(findings, "finding"), "Actions", len(report.findings))
     yield Section("Generated code", drawings.code(), "Code")
@@ -190,63 +208,23 @@ def _answer(report: ProfileReport) -> str:
     return f"A call takes {call}: {kernels} in {runs}, {rest} outside of kernels."
 
 
-def _measured(report: ProfileReport) -> Iterator[str]:
-    if report.call:
-        yield f"call: {report.call}"
-    if report.call_us is not None:
-        yield f"{cell_line(call_cell(report.call_us))} per call"
-    if report.eager_us is not None:
-        yield f"{time_text(report.eager_us.median)} without torch.compile"
-
-
 def _figures(report: ProfileReport) -> Iterator[Figure]:
     if report.call_us is None:
         return
-    call_us, eager, fusion, memory = (
-        report.call_us.median,
-        report.eager_us,
-        report.fusion,
-        report.memory,
-    )
+    call_us, eager = report.call_us.median, report.eager_us
     beside = "" if eager is None else f"{time_text(eager.median)} without torch.compile"
     yield Figure("call", time_text(call_us), beside)
     if report.kernels_us is not None:
         kernels_us = min(report.kernels_us, call_us)
         yield Figure("in kernels", percent(kernels_us / call_us), time_text(kernels_us))
-    if fusion is not None and fusion.launches is not None:
+    if (fusion := report.fusion) is not None and fusion.launches is not None:
         before = fusion.eager_launches
         beside = "" if before is None else f"{before:,} in eager mode"
         yield Figure("kernels", f"{fusion.launches:,}", beside)
-    if memory is not None and memory.peak_bytes is not None:
+    if (memory := report.memory) is not None and (peak := bytes_text(memory.peak_bytes)):
         saved = bytes_text(memory.saved_bytes)
         name = "process memory" if memory.peak_of == "process" else "peak memory"
-        beside = f"{saved} saved for backward" if saved else ""
-        yield Figure(name, bytes_text(memory.peak_bytes) or "", beside)
-
-
-def _kinds(report: ProfileReport) -> list[TimePart]:
-    times: dict[tuple[str, str], float] = {}
-    for kernel in report.kernels:
-        name = _KINDS.get(kernel.kind, ("generated kernels", "generated"))
-        times[name] = times.get(name, 0.0) + kernel.time_us
-    named = [(*name, us) for name, us in sorted(times.items(), key=lambda item: -item[1])]
-    call_us = 0.0 if report.call_us is None else report.call_us.median
-    return parts_of_call(call_us, (*named, (words.OUTSIDE, "outside", report.rest_us)))
-
-
-def _sum_note(report: ProfileReport) -> Iterator[Note]:
-    """Say why rows of a table add up to more than the call, if they do and the answer doesn't say
-    it.
-    """
-    is_said = report.regime is not None and not report.regime.evidence
-    call_us = report.call_us.median if report.call_us is not None else math.inf
-    if not is_said and (report.kernels_us or 0.0) > call_us:
-        kernels, call = time_text(report.kernels_us or 0.0), time_text(call_us)
-        yield Note(
-            f"Kernels take {kernels} under the profiler, more than the call without it ({call}): "
-            "several ran at once, or the machine was busy.",
-            "dim",
-        )
+        yield Figure(name, peak, f"{saved} saved for backward" if saved else "")
 
 
 # Lines and modules.
@@ -299,34 +277,27 @@ def _rest(report: ProfileReport) -> Iterator[Row]:
 
 def _modules(report: ProfileReport) -> Iterator[Table]:
     """The modules, the costliest first; not those whose time is an inner one's."""
-    inner: dict[str, float] = {}
-    for module in report.modules:
-        outer = module.path.rpartition(".")[0]
-        inner[outer] = max(inner.get(outer, 0.0), _module_us(module))
-    modules = sorted(
-        (
-            module
-            for module in report.modules
-            if module.path and _module_us(module) > inner.get(module.path, 0.0)
-        ),
-        key=_module_us,
-        reverse=True,
-    )
+    times = {module.path: module.forward_us + module.backward_us for module in report.modules}
+    inner: dict[str, float] = defaultdict(float)
+    for path, us in times.items():
+        outer = path.rpartition(".")[0]
+        inner[outer] = max(inner[outer], us)
+    modules = [
+        module
+        for module in report.modules
+        if module.path and times[module.path] > inner[module.path]
+    ]
     call_us = report.call_us.median if report.call_us is not None else math.inf
     rows = (
         (
-            _share(_module_us(module) / call_us),
+            _share(times[module.path] / call_us),
             *_times(report, module),
             Cell(Span(module.path, "code")),
         )
-        for module in modules
+        for module in sorted(modules, key=lambda module: -times[module.path])
     )
     if len(modules) > 1:
         yield Table(("#share", *_phases(report), "module"), rows, "module", _FEW, "Modules")
-
-
-def _module_us(module: ProfiledModule) -> float:
-    return module.forward_us + module.backward_us
 
 
 # Kernels.
@@ -353,9 +324,14 @@ def _kernels(report: ProfileReport) -> Table:
 def _kernel(number: int, kernel: ProfiledKernel) -> TableRow:
     places = [f"{base_name(line.file)}:{line.line}" for line in kernel.lines]
     more = f" +{len(places) - 1}" if len(places) > 1 else ""
-    name = Span(_short_name(words.kernel_name(kernel), _NAME), "code")
+    name = words.kernel_name(kernel)
+    if len(name) > _NAME:
+        # A long name keeps its beginning and its number.
+        end = _NUMBER.search(name)
+        last = end[0] if end is not None else ""
+        name = f"{name[: max(_NAME - 1 - len(last), 1)]}…{last}"
     return (
-        Cell((f"{number} ", name), value=number),
+        Cell((f"{number} ", Span(name, "code")), value=number),
         _share(kernel.share),
         Cell(time_text(kernel.time_us), value=kernel.time_us),
         Cell(f"{kernel.calls:,}", value=kernel.calls),
@@ -368,78 +344,85 @@ def _kernel(number: int, kernel: ProfiledKernel) -> TableRow:
     )
 
 
-def _short_name(name: str, width: int) -> str:
-    """A kernel's name that fits: a long one keeps its beginning and its number."""
-    if len(name) <= width:
-        return name
-    number = _NUMBER.search(name)
-    end = number[0] if number is not None else ""
-    return f"{name[: max(width - 1 - len(end), 1)]}…{end}"
-
-
 # Below.
 
 
 def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
-    if report.fusion is not None:
-        yield Row("fusion", (Span(_fusion_text(report.fusion)),))
-    if report.memory is not None and (memory := tuple(_memory(report.memory, files))):
-        yield Row("memory", memory)
-    if graphs := tuple(map(Span, _cuda_graphs(report))):
-        yield Row("CUDA graphs", graphs)
+    facts: dict[str, Iterable[str | Block]] = {
+        "fusion": () if report.fusion is None else (_fusion_text(report.fusion),),
+        "memory": () if report.memory is None else _memory(report.memory, files),
+        "CUDA graphs": _cuda_graphs(report),
+    }
     if report.caches is not None and report.caches.bypasses:
         reasons = "; ".join(report.caches.bypass_reasons)
         count = counted(report.caches.bypasses, "graph")
-        why = f" ({reasons})" if reasons else ""
-        yield Row("caches", (Span(f"{count} can't be kept on disk{why}"),))
+        facts["caches"] = (f"{count} can't be kept on disk{f' ({reasons})' if reasons else ''}",)
     if report.calibration is not None:
-        yield Row("device", (Span(_calibration_text(report.calibration)),))
+        facts["device"] = (_calibration_text(report.calibration),)
+    for name, texts in facts.items():
+        if body := tuple(Span(text) if isinstance(text, str) else text for text in texts):
+            yield Row(name, body)
 
 
 def _fusion_text(fusion: Fusion) -> str:
     after = "" if fusion.decomposed == fusion.operations else f" ({fusion.decomposed} decomposed)"
-    parts = [
-        f"{counted(fusion.operations, 'operation')}{after} → {counted(fusion.kernels, 'kernel')}"
-    ]
+    vanished = launched = None
     if fusion.vanished:
         size = bytes_text(fusion.vanished_bytes)
         which = f"{counted(fusion.vanished, 'intermediate tensor')}{f' ({size})' if size else ''}"
-        parts.append(f"{which} never {'reaches' if fusion.vanished == 1 else 'reach'} memory")
-    eager, compiled = fusion.eager_launches, fusion.launches
-    if eager is not None and compiled is not None:
-        parts.append(
-            f"eager mode launches {counted(eager, 'kernel')}, the compiled call {compiled}"
-        )
-    elif compiled is not None:
-        parts.append(f"the call launches {counted(compiled, 'kernel')}")
-    return "; ".join(parts)
+        vanished = f"{which} never {'reaches' if fusion.vanished == 1 else 'reach'} memory"
+    if (launches := fusion.launches) is not None:
+        launched = f"the call launches {counted(launches, 'kernel')}"
+        if (eager := fusion.eager_launches) is not None:
+            launched = (
+                f"eager mode launches {counted(eager, 'kernel')}, the compiled call {launches}"
+            )
+    return join_texts(
+        "; ",
+        f"{counted(fusion.operations, 'operation')}{after} → {counted(fusion.kernels, 'kernel')}",
+        vanished,
+        launched,
+    )
 
 
-def _memory(memory: MemoryUse, files: words.Files) -> Iterator[Block]:
-    saved = [tensor for tensor in memory.saved if not tensor.is_argument]
-    yield from map(Span, _saved_total(memory, saved))
-    if saved:
-        rows = (
-            Row(bytes_text(tensor.bytes) or "unknown", Span(_saved_text(tensor, files)))
-            for tensor in saved
-        )
-        yield Rows(rows, "tensor", _FEW_SAVED)
-    yield from map(Span, _memory_rest(memory))
-
-
-def _saved_total(memory: MemoryUse, tensors: Sequence[SavedTensor]) -> Iterator[str]:
+def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
+    tensors = [tensor for tensor in memory.saved if not tensor.is_argument]
     saved, by_eager = memory.saved_bytes, memory.eager_saved_bytes
     is_beside = by_eager is not None and (by_eager or saved)
     eager = f" ({bytes_text(by_eager)} in eager mode)" if is_beside else ""
     if tensors or saved:
         count = sum(tensor.count for tensor in tensors)
-        listed = f", in {counted(count, 'tensor')}" if count else ""
+        number = f", in {counted(count, 'tensor')}" if count else ""
         lives = "; the call runs none, so it lives as long as the result"
         size = bytes_text(saved) or "an unknown size"
         kept = "" if memory.has_backward else lives
-        yield f"{size} saved for the backward pass{eager}{listed}{kept}"
+        yield f"{size} saved for the backward pass{eager}{number}{kept}"
     elif saved == 0:
         yield f"nothing saved for the backward pass{eager}"
+    if tensors:
+        rows = (
+            Row(bytes_text(tensor.bytes) or "unknown", Span(_saved_text(tensor, files)))
+            for tensor in tensors
+        )
+        yield Rows(rows, "tensor", _FEW_SAVED)
+    if memory.unlisted_bytes:
+        size = bytes_text(memory.unlisted_bytes)
+        yield f"{size}  kept by no known graph, or passed between graphs"
+    if memory.recomputed_count:
+        names = repeated_text(
+            (name.removeprefix("aten."), count) for name, count in memory.recomputed.items()
+        )
+        operations = counted(memory.recomputed_count, "operation")
+        yield f"{operations} computed again in the backward pass: {names}"
+    if memory.peak_bytes is not None:
+        of = _PEAK_OF.get(memory.peak_of or "", "")
+        before = bytes_text(memory.before_bytes)
+        beside = f", {before} before the call" if before else ""
+        yield f"peak {bytes_text(memory.peak_bytes)}{of}{beside}"
+    if memory.trial is not None:
+        yield _trial_text(memory.trial, memory)
+    elif memory.has_backward and any(tensor.is_cheap for tensor in memory.saved):
+        yield "--try tries to keep less"
 
 
 def _saved_text(saved: SavedTensor, files: words.Files) -> str:
@@ -452,27 +435,6 @@ def _saved_text(saved: SavedTensor, files: words.Files) -> str:
         None if saved.file is None else f"at {files.place(saved.file, saved.line)}",
         f"in {saved.module}" if saved.module else None,
     ) + (", cheap to compute again" if saved.is_cheap else "")
-
-
-def _memory_rest(memory: MemoryUse) -> Iterator[str]:
-    if memory.unlisted_bytes:
-        size = bytes_text(memory.unlisted_bytes)
-        yield f"{size}  kept by no known graph, or passed between graphs"
-    if memory.recomputed_count:
-        names = repeated_text(
-            (name.removeprefix("aten."), count) for name, count in memory.recomputed.items()
-        )
-        count = counted(memory.recomputed_count, "operation")
-        yield f"{count} computed again in the backward pass: {names}"
-    if memory.peak_bytes is not None:
-        of = _PEAK_OF.get(memory.peak_of or "", "")
-        before = bytes_text(memory.before_bytes)
-        beside = f", {before} before the call" if before else ""
-        yield f"peak {bytes_text(memory.peak_bytes)}{of}{beside}"
-    if memory.trial is not None:
-        yield _trial_text(memory.trial, memory)
-    elif memory.has_backward and any(tensor.is_cheap for tensor in memory.saved):
-        yield "--try tries to keep less"
 
 
 def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:

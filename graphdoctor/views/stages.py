@@ -9,14 +9,7 @@ from itertools import groupby
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.picture import (
-    GraphStages,
-    LinePlace,
-    SavedValue,
-    StageChange,
-    StageNode,
-    StageReport,
-)
+from graphdoctor.facts.picture import GraphStages, LinePlace, StageChange, StageNode, StageReport
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.spec import StageName
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table
@@ -87,25 +80,32 @@ def _graph(graph: GraphStages, report: Graph | None) -> Iterator[Block]:
     shown = {stage.stage for stage in graph.stages}
     lines = {(line.file, line.line): line.text for line in graph.lines}
     for stage in graph.stages:
-        of_stage = (
-            _fusion(stage) if stage.stage == "fusion" else _traced(stage, report, lines, shown)
-        )
-        yield Section(
-            f"{_name(stage)}: {_headline(stage)}", (*map(Span, _summary(stage)), *of_stage)
-        )
+        is_fusion = stage.stage == "fusion"
+        content = _fusion(stage) if is_fusion else _traced(stage, report, lines, shown)
+        title = f"{_name(stage)}: {_headline(stage)}"
+        yield Section(title, (*map(Span, _summary(stage)), *content))
 
 
 def _summary(report: StageReport) -> Iterator[str]:
     if report.stage == "forward" and report.changes:
         gone = [word for change in report.changes for word in change.before * change.count]
-        yield f"In neither half any more: {repeated_text(Counter(gone).items())}"
-    if report.saved is not None:
-        yield _saved_text(report.saved)
+        yield f"In neither half any more: {_counts(gone)}"
+    if (saved := report.saved) is not None:
+        values = [_named_value(value.name, value.value) for value in saved if not value.is_input]
+        kept = [counted(len(values), "value")] if values else []
+        if len(values) < len(saved) or not saved:
+            kept.insert(0, counted(len(saved) - len(values), "input"))
+        names = f": {few_text(values, _MOST_NAMES)}" if values else ", and nothing that it computes"
+        yield f"Keeps {' and '.join(kept)} for the backward{names}"
     if report.recomputed:
-        yield f"Computes again what the forward has computed: {repeated_text(Counter(report.recomputed).items())}"
+        yield f"Computes again what the forward has computed: {_counts(report.recomputed)}"
     if report.unread_lines:
         unread = counted(report.unread_lines, "line")
         yield f"{unread} of the printed graph couldn't be read; --format json has it whole"
+
+
+def _counts(words: Iterable[str]) -> str:
+    return repeated_text(Counter(words).items())
 
 
 def _places(places: Sequence[LinePlace]) -> str:
@@ -131,13 +131,11 @@ def _traced(
         )
         yield Table(("#change", "lines"), rows, "change", _MOST_CHANGES)
     is_repeated = stage.stage == "post-grad" and stage.compared_with in shown and not stage.changes
+    show: Show = "long" if is_repeated else "always"
     inputs = [
         _named_value(node.name, node.value) for node in stage.nodes if node.opcode == "placeholder"
     ]
-    body = [node for node in stage.nodes if node.opcode not in ("placeholder", "output")]
-    outputs = [name for node in stage.nodes if node.opcode == "output" for name in node.inputs]
     words: Mapping[str, str] = {}
-    show: Show = "long" if is_repeated else "always"
     if stage.stage == "dynamo" and report is not None:
         # What the user calls the inputs, by the names of their nodes.
         words = {
@@ -149,28 +147,21 @@ def _traced(
     if is_repeated:
         yield Note("its operations are those above (-v lists them)", "dim", show="short")
     yield from _named("inputs", inputs, show)
-    if body:
-        yield Code(_listing(body, words, lines), show=show, most=_MOST_LINES)
-    yield from _named("returns", outputs, "long" if is_repeated else "always")
-
-
-def _listing(
-    nodes: Sequence[StageNode], words: Mapping[str, str], lines: Mapping[tuple[str, int], str]
-) -> str:
-    """The operations as Python, below the line that each comes from."""
-    rows = []
-    for (file, line), group in groupby(nodes, key=lambda node: (node.file, node.line)):
-        is_known = file is not None and line is not None
-        text = (
-            f"{base_name(file)}:{line}  {lines.get((file, line), '')}"
-            if is_known
-            else "no source line"
-        )
-        rows.append(f"# {' '.join(text.split())}")
+    # The operations as Python, below the line that each comes from.
+    code = []
+    body = [node for node in stage.nodes if node.opcode not in ("placeholder", "output")]
+    for (file, line), group in groupby(body, key=lambda node: (node.file, node.line)):
+        source = "no source line"
+        if file is not None and line is not None:
+            source = f"{base_name(file)}:{line}  {lines.get((file, line), '')}"
+        code.append(f"# {' '.join(source.split())}")
         for node in group:
             value = "" if node.value is None else f"  # {node.value}"
-            rows.append(f"{node.name} = {_node_text(node, words)}{value}")
-    return "\n".join(rows)
+            code.append(f"{node.name} = {_node_text(node, words)}{value}")
+    if code:
+        yield Code("\n".join(code), show=show, most=_MOST_LINES)
+    outputs = [name for node in stage.nodes if node.opcode == "output" for name in node.inputs]
+    yield from _named("returns", outputs, show)
 
 
 def _named(label: str, texts: Sequence[str], show: Show) -> Iterator[Note]:
@@ -199,20 +190,17 @@ def _fusion(report: StageReport) -> Iterator[Block]:
         )
         yield Table(("kernel", "operations", "lines"), rows, "kernel", _MOST_KERNELS)
         if report.unfused:
-            yield Note(
-                Span(f"in no kernel's list: {repeated_text(Counter(report.unfused).items())}"),
-                "dim",
-            )
+            yield Note(Span(f"in no kernel's list: {_counts(report.unfused)}"), "dim")
     if report.code is None:
         return
-    lines = report.code.rstrip().splitlines()
+    code = report.code.rstrip()
+    lines = code.splitlines()
     begin, end = _calling(lines)
     yield Note(Span(f"code: {report.file}" if report.file else "code:", "strong"))
-    left = len(lines) - (end - begin)
     yield Code("\n".join(lines[begin:end]), show="short")
-    if left > 0:
+    if (left := len(lines) - (end - begin)) > 0:
         yield Note(f"{counted(left, 'more line')}, the kernels among them: -v", "dim", show="short")
-    yield Code(report.code.rstrip(), show="long")
+    yield Code(code, show="long")
 
 
 def _calling(lines: Sequence[str]) -> tuple[int, int]:
@@ -233,18 +221,15 @@ def _name(report: StageReport) -> str:
 
 
 def _headline(report: StageReport) -> str:
+    count = report.operations
     if report.stage == "fusion":
-        return (
-            "the generated code"
-            if report.operations is None
-            else counted(report.operations, "kernel")
-        )
-    parts = [counted(report.operations or 0, "operation")]
+        return "the generated code" if count is None else counted(count, "kernel")
+    parts = [counted(count or 0, "operation")]
     if report.of_backward:
         parts.append(f"{report.of_backward} of them only for the backward")
     kept, before = report.kept or "none", report.compared_with
     if before == "joint":
-        parts.append(f"{'all' if report.kept == report.operations else kept} from the joint graph")
+        parts.append(f"{'all' if report.kept == count else kept} from the joint graph")
     elif before is not None:
         graph = _FROM.get(before, f"the {before} graph")
         parts.append(f"{kept} the same as in {graph}" if report.changes else f"the same as {graph}")
@@ -253,28 +238,15 @@ def _headline(report: StageReport) -> str:
 
 def _change_text(change: StageChange) -> str:
     before, after = _words_text(change.before), _words_text(change.after)
-    text = (
-        f"{before} → {after}"
-        if before and after
-        else f"new: {after}"
-        if after
-        else f"gone: {before}"
-    )
+    text = f"{before} → {after}"
+    if not before or not after:
+        text = f"new: {after}" if after else f"gone: {before}"
     return f"{text} (×{change.count})" if change.count > 1 else text
 
 
 def _words_text(words: Iterable[str]) -> str:
     """Words in order, one that follows itself with a count."""
     return repeated_text((word, len(list(again))) for word, again in groupby(words))
-
-
-def _saved_text(saved: Sequence[SavedValue]) -> str:
-    made = [_named_value(value.name, value.value) for value in saved if not value.is_input]
-    inputs = counted(sum(value.is_input for value in saved), "input")
-    if not made:
-        return f"Keeps {inputs} for the backward, and nothing that it computes"
-    kept = [inputs] if len(made) < len(saved) else []
-    return f"Keeps {' and '.join((*kept, counted(len(made), 'value')))} for the backward: {few_text(made, _MOST_NAMES)}"
 
 
 def _named_value(name: str, value: str | None) -> str:

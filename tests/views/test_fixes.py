@@ -283,13 +283,6 @@ def markdown(known: Recording, treatment: Treatment | None) -> str:
     return render_view_markdown(fixes_view(treated(known, treatment)))
 
 
-@pytest.mark.parametrize("make", [every_verdict, peeled, suggested])
-def test_markdown(
-    snapshot: SnapshotAssertion, make: Callable[[], tuple[Recording, Treatment]]
-) -> None:
-    assert markdown(*make()) == snapshot
-
-
 def test_markdown_without_trials_and_with_too_many() -> None:
     known, treatment = peeled()
     assert markdown(known, None).endswith(

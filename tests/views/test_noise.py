@@ -3,8 +3,6 @@ than its whole."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from graphdoctor.facts.bench import Noise
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.fixes import PairedTime
@@ -13,11 +11,9 @@ from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.views.comparison import comparison_view
 from graphdoctor.views.measures import noise_text, parts_of_call
-from graphdoctor.views.profile import profile_view
 from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, cost_text, measured_speed
 from tests.each import for_each
 from tests.factories import diagnosed, recording
-from tests.studies.profile.reports import profiled
 from tests.views.outputs import on_terminal
 
 
@@ -63,15 +59,6 @@ def test_diff_never_calls_a_single_call_faster_or_slower(before: float, after: f
 def test_shares_of_a_call_never_exceed_all_of_it(parts: tuple[float | None, float]) -> None:
     found = parts_of_call(8000.0, [("kernels", "library", parts[0]), ("rest", "outside", parts[1])])
     assert sum(part.share for part in found) <= 1 + 1e-9
-
-
-def test_overlapping_kernels_do_not_exceed_the_call() -> None:
-    view = profile_view(
-        profiled(kernels_us=1200.0, rest_us=0.0, regime=None), None, root=Path("/project")
-    )
-    shown = on_terminal(view, width=140)
-    assert "A call takes 1.00 ms, all of it in" in shown
-    assert "1.20 ms in" not in shown
 
 
 @for_each(

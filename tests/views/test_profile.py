@@ -88,7 +88,7 @@ FORMS = {
     "kernels that weren't measured": profiled(kernels_us=None, **NO_KERNELS),
     "no kernel": profiled(kernels_us=0.0, rest_us=1000.0, **NO_KERNELS),
     "no regime": profiled(regime=None),
-    "kernels that take longer than the call": profiled(kernels_us=1200.0, rest_us=0.0),
+    "kernels that take longer than the call": profiled(kernels_us=1200.0, rest_us=0.0, regime=None),
     "nothing saved": keeping(saved_bytes=0, eager_saved_bytes=0),
     "nothing saved, and something in eager mode": keeping(saved_bytes=0, eager_saved_bytes=4096),
     "saved by no known graph": keeping(saved_bytes=4096, unlisted_bytes=4096),

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.export import Best, ExportReport, ExportWay, WayStatus
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.views.finding_cards import card_of
@@ -33,17 +32,10 @@ from graphdoctor.views.words import (
     study_view,
     unknown_section,
 )
-from graphdoctor.wording import counted, shortened
+from graphdoctor.wording import counted, join_texts, shortened
 
-_KINDS = {
-    "user_input": "argument",
-    "parameter": "parameter",
-    "buffer": "buffer",
-    "constant_tensor": "constant tensor",
-    "custom_obj": "object",
-    "token": "token",
-}
-"""torch's kinds of inputs (``torch/export/graph_signature.py``, 2.13) in words."""
+_KINDS = {"user_input": "argument", "custom_obj": "object"}
+"""torch's kinds of inputs (``torch/export/graph_signature.py``, 2.13) that have another name for people."""
 
 _UNWRITTEN: dict[ResultKind, str] = {
     "stdout": "The program doesn't print what eager mode prints.",
@@ -62,13 +54,11 @@ def export_view(report: ExportReport) -> View:
 
 def _parts(report: ExportReport) -> Iterator[Block]:
     is_cured = any(way.is_cured for way in report.ways)
-    yield Verdict(
-        report.text, "good" if report.best is not None else "warning" if is_cured else "bad"
-    )
+    tone: Tone = "good" if report.best is not None else "warning" if is_cured else "bad"
+    yield Verdict(report.text, tone)
     if report.is_wrapped:
-        yield Note(
-            "The target is a function; torch.export takes modules, so it was wrapped in one.", "dim"
-        )
+        text = "The target is a function; torch.export takes modules, so it was wrapped in one."
+        yield Note(text, "dim")
     if report.calls_other:
         numbers = ", ".join(map(str, report.calls_other))
         yield Note(
@@ -76,21 +66,32 @@ def _parts(report: ExportReport) -> Iterator[Block]:
             "program takes the arguments that it was exported with.",
             "dim",
         )
-    yield Section(
-        "What torch.export says", Rows(_way(way, report) for way in report.ways), short="Ways"
-    )
-    yield from (_inputs(way) for way in report.ways)
+    ways = Rows(_way(way, report) for way in report.ways)
+    yield Section("What torch.export says", ways, short="Ways")
+    for way in report.ways:
+        inputs = [
+            Row(Span(input_.name), Span(join_texts(" ", input_.value, input_.kind, input_.target)))
+            for input_ in way.inputs
+        ]
+        inputs += [Row("checks", Span(text, "code")) for text in way.constraints if inputs]
+        yield Section(("Inputs with ", _flags([way])), Rows(inputs, "input"), show="long")
     for group in blocked_groups(report):
+        stops = "stops" if len(group) == 1 else "stop"
         for blocker in group[-1].blockers:
-            said = f" {_verb(group, 'stops', 'stop')} here"
             start = "With the fix before, " if blocker.is_behind else ""
             card = card_of([blocker.finding], has_path=False)
-            yield Section((start, _flags(group), said), card, blocker.finding.code)
+            title = (start, _flags(group), f" {stops} here")
+            yield Section(title, card, blocker.finding.code)
     if any(way.blockers and not way.is_cured for way in report.ways):
-        yield Note(
-            "torch stops at the first thing that it can't export; more may come after it.", "dim"
-        )
-    yield from (_cured(group) for group in cured_groups(report))
+        text = "torch stops at the first thing that it can't export; more may come after it."
+        yield Note(text, "dim")
+    for group in cured_groups(report):
+        exports, first = "exports" if len(group) == 1 else "export", group[0]
+        title = ("With these fixes, ", _flags(group), f" {exports}, and results equal eager mode's")
+        parts: list[Block] = [Diff(first.diff)] if first.diff else []
+        if first.settings:
+            parts += [Note("Run first:", "dim"), Code("\n".join(first.settings))]
+        yield Section(title, parts, "Fixes", tone="good")
     breaks = [
         Row(
             finding.code,
@@ -98,18 +99,11 @@ def _parts(report: ExportReport) -> Iterator[Block]:
         )
         for finding in report.breaks
     ]
-    yield Section(
-        "torch.compile also breaks here, so strict=True may stop here next",
-        Rows(breaks, "line", _MAX_BREAKS),
-        short="Breaks",
-    )
+    title = "torch.compile also breaks here, so strict=True may stop here next"
+    yield Section(title, Rows(breaks, "line", _MAX_BREAKS), short="Breaks")
     if (lines := to_paste(report)) is not None:
-        note = Note(
-            "The program takes only the sizes that it was exported with, unless dynamic_shapes "
-            "says otherwise.",
-            "dim",
-        )
-        yield Section("Export it so", (Code(lines), note), short="Code")
+        text = "The program takes only the sizes that it was exported with, unless dynamic_shapes says otherwise."
+        yield Section("Export it so", (Code(lines), Note(text, "dim")), short="Code")
     yield unknown_section(report.gaps)
 
 
@@ -130,34 +124,20 @@ def _result(way: ExportWay) -> str:
     }
     text = texts[way.status]
     if way.blockers:
-        location = way.blockers[0].finding.location
-        text = f"stops at {location.shown}"
+        text = f"stops at {way.blockers[0].finding.location.shown}"
     cured = " and works with the verified fixes" if way.is_cured else ""
     return f"`strict={way.is_strict}` {text}{cured}"
 
 
-def _flag(*, is_strict: bool) -> Span:
-    return Span(f"strict={is_strict}", "code")
-
-
 def _flags(group: Sequence[ExportWay]) -> Inline:
-    return joined([_flag(is_strict=way.is_strict) for way in group], " and ")
-
-
-def _verb(group: Sequence[ExportWay], singular: str, plural: str) -> str:
-    return singular if len(group) == 1 else plural
+    return joined([Span(f"strict={way.is_strict}", "code") for way in group], " and ")
 
 
 def _way(way: ExportWay, report: ExportReport) -> Row:
-    tone: Tone = (
-        "good"
-        if way.status == "exported"
-        else "warning"
-        if way.is_cured or way.status == "unknown"
-        else "bad"
-    )
+    is_good, is_doubtful = way.status == "exported", way.is_cured or way.status == "unknown"
+    tone: Tone = "good" if is_good else "warning" if is_doubtful else "bad"
     said = (Note(text, "dim") for text in left_out_texts(way, report))
-    return Row(_flag(is_strict=way.is_strict), (Note(_way_text(way), tone), *said))
+    return Row(_flags([way]), (Note(_way_text(way), tone), *said))
 
 
 def _way_text(way: ExportWay) -> str:
@@ -172,18 +152,14 @@ def _way_text(way: ExportWay) -> str:
         case "unknown":
             said = f"exports; whether it is right is unknown: {way.reason}"
         case _:
-            said = f"exports{_correctness(way.correctness)}"
+            said = "exports"
+            if (correctness := way.correctness) is not None:
+                how = "bit by bit" if correctness.is_bitwise_equal else "up to rounding"
+                said += f", and computes the same as eager mode, {how}"
     kinds = Counter(_KINDS.get(input_.kind, input_.kind.replace("_", " ")) for input_ in way.inputs)
     inputs = ", ".join(counted(number, kind) for kind, number in kinds.items()) or "no inputs"
     seconds = "" if way.seconds is None else f", in {way.seconds:.1f} s"
     return f"{said}. {counted(way.op_count or 0, 'operation')}; {inputs}{seconds}."
-
-
-def _correctness(correctness: Correctness | None) -> str:
-    if correctness is None:
-        return ""
-    how = "bit by bit" if correctness.is_bitwise_equal else "up to rounding"
-    return f", and computes the same as eager mode, {how}"
 
 
 def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
@@ -199,20 +175,6 @@ def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
                 "One call doesn't show whether later results depend on that; --calls 2 does."
             )
     return texts
-
-
-def _inputs(way: ExportWay) -> Section:
-    rows = [
-        Row(
-            Span(input_.name),
-            Span(" ".join(part for part in (input_.value, input_.kind, input_.target) if part)),
-        )
-        for input_ in way.inputs
-    ]
-    rows += [Row("checks", Span(text, "code")) for text in way.constraints] if rows else []
-    return Section(
-        ("Inputs with ", _flag(is_strict=way.is_strict)), Rows(rows, "input"), show="long"
-    )
 
 
 def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
@@ -236,16 +198,6 @@ def cured_groups(report: ExportReport) -> list[list[ExportWay]]:
     return list(
         grouped(((way.diff, way.settings), way) for way in report.ways if way.is_cured).values()
     )
-
-
-def _cured(group: Sequence[ExportWay]) -> Section:
-    verb = _verb(group, "exports", "export")
-    title = ("With these fixes, ", _flags(group), f" {verb}, and results equal eager mode's")
-    parts: list[Block] = [Diff(group[0].diff)] if group[0].diff else []
-    parts += (
-        [Note("Run first:", "dim"), Code("\n".join(group[0].settings))] if group[0].settings else []
-    )
-    return Section(title, parts, "Fixes", tone="good")
 
 
 def to_paste(report: ExportReport) -> str | None:

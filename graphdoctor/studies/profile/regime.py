@@ -38,7 +38,7 @@ from graphdoctor.facts.profile import (
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.toolkit import in_bfloat16
-from graphdoctor.views.regime import ADVICE, regime_text
+from graphdoctor.views.profile_words import ADVICE, regime_text
 
 _BOUND: Mapping[Device, Mapping[BoundBy, float]] = {
     "cuda": {"memory": 0.7, "compute": 0.6, "arithmetic": 0.6},

@@ -22,11 +22,29 @@ from graphdoctor.facts.job import (
     RankGroup,
     StragglerCause,
 )
-from graphdoctor.views import parts
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.log_words import unshown_in_job
 from graphdoctor.views.next_step import explained
-from graphdoctor.views.parts import Block, Cell, Note, Row, Rows, Section, Span, Tone
+from graphdoctor.views.parts import (
+    Block,
+    Card,
+    Cards,
+    Cell,
+    Code,
+    Column,
+    Figure,
+    Figures,
+    Note,
+    Row,
+    Rows,
+    Section,
+    Span,
+    Table,
+    TableRow,
+    Tone,
+    Verdict,
+    View,
+)
 from graphdoctor.views.words import SAME_SPEED, clusters, few_text, first_sentence, short_place
 from graphdoctor.wording import counted, duration, listed, ranks_text, speed_text, without_middle
 
@@ -62,31 +80,34 @@ _WHY: dict[StragglerCause, str] = {
 }
 
 
-def job_view(job: Job) -> parts.View:
+def job_view(job: Job) -> View:
     """Return the report of a job as a tree."""
     title = [job.target.text or "trace logs", counted(len(job.ranks), "rank")]
     title += [f"torch {job.environment.torch}"] if job.environment.torch else []
-    return parts.View(
-        tuple(title),
-        "ranks",
-        tuple(_parts(job)),
-        job.graphdoctor_version,
-        explained(finding.code for finding in job.findings),
-    )
+    then = explained(finding.code for finding in job.findings)
+    return View(tuple(title), "ranks", tuple(_parts(job)), job.graphdoctor_version, then)
 
 
 def _parts(job: Job) -> Iterator[Block]:
-    yield parts.Verdict(*verdict(job))
-    yield from () if job.first_divergence is None else _divergence(job.first_divergence)
+    yield Verdict(*verdict(job))
+    if job.first_divergence is not None:
+        yield from _divergence(job.first_divergence)
     yield from (Note(text, "warning") for text in _warnings(job))
-    yield parts.Figures(tuple(_figures(job)))
+    yield Figures(tuple(_figures(job)))
     yield Section("Compiles by rank", _compiles(job), "Compiles", len(job.agreement))
     yield Section("Who waits for whom", _waits(job), "Ranks", len(job.ranks))
-    commands = (Row(label, parts.Code(text, "shell")) for label, text in _next_commands(job))
+    commands = (
+        Row(label, Code(shlex.join(["graphdoctor", *map(str, command)]), "shell"))
+        for label, *command in _next_commands(job)
+    )
     yield Section("To see more", Rows(commands))
-    cards = parts.Cards(tuple(_findings(job)))
-    yield Section("Findings", cards, count=len(job.findings))
-    yield from _trials(job)
+    yield Section("Findings", Cards(tuple(_findings(job))), count=len(job.findings))
+    if job.trials is not None:
+        if not job.trials:
+            yield Note("Nothing that was found can be tried.", "dim")
+        trials = Rows(map(_trial, job.trials), "trial")
+        title = "Tried on the whole job, one at a time"
+        yield Section(title, trials, "Tried", len(job.trials))
     rows = [Row(gap.code, Note(gap.message, "dim")) for gap in job.gaps]
     if unknown := [rank.rank for rank in job.ranks if rank.complete is None]:
         who = "the ranks" if len(unknown) == len(job.ranks) else ranks_text(unknown)
@@ -103,17 +124,23 @@ def _parts(job: Job) -> Iterator[Block]:
 
 def verdict(job: Job) -> tuple[str, Tone]:
     """Return the answer in a sentence, and its tone."""
-    if not any(rank.summary.compiles or rank.summary.graphs for rank in job.ranks):
+    has_graphs = any(rank.summary.graphs for rank in job.ranks)
+    if not has_graphs and not any(rank.summary.compiles for rank in job.ranks):
         return "torch.compile compiled nothing on any rank.", "bad"
-    if not any(rank.summary.graphs for rank in job.ranks):
+    if not has_graphs:
         return "Not compiled: no graph reached the backend on any rank.", "bad"
     divergence = job.first_divergence
     if divergence is not None:
-        place = short_place(divergence.location).shown
-        return (
-            f"Ranks diverge at {_named(divergence, divergence.compile)} ({place}): {_difference(divergence, job)}.",
-            "bad",
-        )
+        at = f"{_named(divergence, divergence.compile)} ({short_place(divergence.location).shown})"
+        what = f"{_WORDS.get(divergence.what, divergence.what)} differ"
+        if divergence.what == "presence":
+            absent = [value.ranks for value in divergence.values if value.value == "-"]
+            what = f"missing on {_some([rank for ranks in absent for rank in ranks], job)}"
+        elif len(divergence.values) > 2:
+            what += f" between {len(divergence.values)} groups of ranks"
+        elif len(job.ranks) > 2:
+            what += f" on {_some(divergence.ranks, job)}"
+        return f"Ranks diverge at {at}: {what}.", "bad"
     for end, ranks in {
         "ended early": _early(job),
         "couldn't be read": job.unread,
@@ -124,25 +151,12 @@ def verdict(job: Job) -> tuple[str, Tone]:
     if job.hangs:
         return "Ranks agree on what Dynamo made, but they can wait for each other forever.", "bad"
     is_good = all(finding.severity == "info" for finding in job.findings)
-    return (
-        f"All ranks agree on {counted(len(job.agreement), 'compile')}.",
-        "good" if is_good else "warning",
-    )
+    compiles = counted(len(job.agreement), "compile")
+    return f"All ranks agree on {compiles}.", "good" if is_good else "warning"
 
 
 def _early(job: Job) -> list[int]:
     return [rank.rank for rank in job.ranks if rank.complete is False]
-
-
-def _difference(divergence: Divergence, job: Job) -> str:
-    if divergence.what == "presence":
-        return _lacking(
-            [rank for value in divergence.values if value.value == "-" for rank in value.ranks], job
-        )
-    differ = f"{_WORDS.get(divergence.what, divergence.what)} differ"
-    if len(divergence.values) > 2:
-        return f"{differ} between {len(divergence.values)} groups of ranks"
-    return differ if len(job.ranks) == 2 else f"{differ} on {_some(divergence.ranks, job)}"
 
 
 def _warnings(job: Job) -> Iterator[str]:
@@ -155,7 +169,7 @@ def _warnings(job: Job) -> Iterator[str]:
         yield f"Finished, waiting or stopped before other ranks began up to {most}: {_some(silent, job)}."
 
 
-def _figures(job: Job) -> Iterator[parts.Figure]:
+def _figures(job: Job) -> Iterator[Figure]:
     spans: dict[str, str] = {}
     for number, field in enumerate(_COUNTS):
         counts = [getattr(rank.summary, field) for rank in job.ranks]
@@ -163,9 +177,10 @@ def _figures(job: Job) -> Iterator[parts.Figure]:
             spans[field.replace("_", " ")] = _span(min(counts), max(counts))
     if job.skew.compile_s is not None:
         spans["compiling"] = f"{_span(*(f'{time:.2f}' for time in job.skew.compile_s))} s"
-    first = next((name for name, value in spans.items() if "–" in value), None)
+    note = "least to most of a rank"
     for name, value in spans.items():
-        yield parts.Figure(name, value, "least to most of a rank" if name == first else "")
+        yield Figure(name, value, note if "–" in value else "")
+        note = "" if "–" in value else note
 
 
 # Where ranks part.
@@ -173,13 +188,12 @@ def _figures(job: Job) -> Iterator[parts.Figure]:
 
 def _divergence(divergence: Divergence) -> Iterator[Block]:
     at = Span(_named(divergence, divergence.compile), "code")
-    yield Note(
-        ("What ranks have at ", at, ", ", short_place(divergence.location), ":"), show="long"
-    )
+    text = ("What ranks have at ", at, ", ", short_place(divergence.location), ":")
+    yield Note(text, show="long")
     shown, more = divergence.values[:_MOST_GROUPS], divergence.values[_MOST_GROUPS:]
     texts = [" ".join(value.value.split()) for value in shown]
     if divergence.what == "collectives":
-        texts = [", ".join(map(_collective, text.split(", "))) for text in texts]
+        texts = [_collectives(text.split(", ")) for text in texts]
     # Long values begin shortly before the first character that differs.
     is_long = len(texts) > 1 and max(map(len, texts)) > _VALUE
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
@@ -200,60 +214,42 @@ def _compiles(job: Job) -> Iterator[Block]:
     if differing:
         total = counted(len(job.agreement), "compile")
         yield Note(f"The same on all ranks: {len(same)} of {total}.", "dim")
-        yield from _table(*_matrix(differing, job), most=_FEW_ROWS, label="Compiles by rank")
+        yield from _matrix(differing, job)
     if cached := [row for row in job.agreement if row.caches]:
         row, *more = cached
         groups = ", ".join(
             f"{_some(group.ranks, job)} {group.cache or 'not asked'}" for group in row.caches
         )
         others = f" and at {counted(len(more), 'more compile')}" if more else ""
-        yield Note(
-            f"Caches answered differently at {row.compile} ({groups}){others}; that only changes "
-            "the time.",
-            "dim",
-        )
+        text = f"Caches answered differently at {row.compile} ({groups}){others}"
+        yield Note(f"{text}; that only changes the time.", "dim")
     cells = [(*_names(row), short_place(row.location)) for row in same]
-    table = _table(("#compile", "function", "at"), cells) if cells else ()
-    yield Section("The same on all ranks", table, show="long")
+    table = Table(("#compile", "function", "at"), cells[:_MOST_ROWS], "compile")
+    content = (table, *_left_out(len(cells) - _MOST_ROWS, "compile")) if cells else ()
+    yield Section("The same on all ranks", content, show="long")
 
 
 def _names(row: CompileAgreement) -> tuple[Span, Span]:
     return Span(row.compile), Span(_named(row))
 
 
-def _matrix(rows: Sequence[CompileAgreement], job: Job) -> tuple[list[str], list[parts.TableRow]]:
-    """Return a column for ranks that did the same everywhere; where these are many, one column for
-    all groups.
+def _matrix(rows: Sequence[CompileAgreement], job: Job) -> Iterator[Block]:
+    """Yield a table with a column for ranks that did the same everywhere; where these are many, one
+    column for all groups.
     """
     group_of = [{rank: group for group in row.groups for rank in group.ranks} for row in rows]
     same = grouped(
         (tuple(id(groups.get(rank.rank)) for groups in group_of), rank.rank) for rank in job.ranks
     ).values()
-    heads = ["#compile", "function"]
-    if len(same) > _MOST_GROUPS:
-        return [*heads, "did"], [(*_names(row), Span(_did_by_group(row))) for row in rows]
-    cells: list[parts.TableRow] = [
-        (*_names(row), *(_cell(groups.get(ranks[0]), row) for ranks in same))
-        for row, groups in zip(rows, group_of, strict=True)
-    ]
-    return [*heads, *map(ranks_text, same)], cells
-
-
-def _did_by_group(row: CompileAgreement) -> str:
-    if len(row.groups) <= _MOST_GROUPS:
-        return "; ".join(f"{ranks_text(group.ranks)}: {_did(group, row)}" for group in row.groups)
-    differing = _without_sizes(aspect for aspect in row.differs_in if aspect != "cache")
-    return f"{len(row.groups)} groups: {listed(differing)} differ"
-
-
-def _table(
-    heads: Sequence[str],
-    cells: Sequence[parts.TableRow],
-    *,
-    most: int | None = None,
-    label: str = "",
-) -> Iterator[Block]:
-    yield parts.Table(heads, cells[:_MOST_ROWS], "compile", most, label)
+    headings, cells = ["did"], [(*_names(row), Span(_did_by_group(row))) for row in rows]
+    if len(same) <= _MOST_GROUPS:
+        headings = [ranks_text(ranks) for ranks in same]
+        cells = [
+            (*_names(row), *(_cell(groups.get(ranks[0]), row) for ranks in same))
+            for row, groups in zip(rows, group_of, strict=True)
+        ]
+    columns = ("#compile", "function", *headings)
+    yield Table(columns, cells[:_MOST_ROWS], "compile", _FEW_ROWS, "Compiles by rank")
     yield from _left_out(len(cells) - _MOST_ROWS, "compile")
 
 
@@ -261,6 +257,13 @@ def _left_out(count: int, noun: str) -> Iterator[Note]:
     if count > 0:
         text = f"{counted(count, f'more {noun}')} left out; the JSON document has all of them."
         yield Note(text, "dim")
+
+
+def _did_by_group(row: CompileAgreement) -> str:
+    if len(row.groups) <= _MOST_GROUPS:
+        return "; ".join(f"{ranks_text(group.ranks)}: {_did(group, row)}" for group in row.groups)
+    differing = _without_sizes(aspect for aspect in row.differs_in if aspect != "cache")
+    return f"{len(row.groups)} groups: {listed(differing)} differ"
 
 
 def _cell(group: RankGroup | None, row: CompileAgreement) -> Cell:
@@ -287,11 +290,8 @@ def _did(group: RankGroup, row: CompileAgreement) -> str:
 def _without_sizes(aspects: Iterable[Aspect]) -> list[str]:
     """Return aspects in words; where operations differ, sizes do anyway."""
     differing = list(aspects)
-    return [
-        _WORDS.get(aspect, aspect)
-        for aspect in differing
-        if aspect != "sizes" or "operations" not in differing
-    ]
+    has_sizes = "operations" not in differing
+    return [_WORDS.get(aspect, aspect) for aspect in differing if has_sizes or aspect != "sizes"]
 
 
 # Who waits for whom.
@@ -305,12 +305,8 @@ def _waits(job: Job) -> Iterator[Block]:
         )
         yield Note(text, "dim", show="long")
     yield from (Note(text, "warning") for text in _skew_texts(job))
-    meaning = (
-        "Seconds that it waits for slower ranks, if ranks wait for each other after each compile."
-    )
-    heads = ("#rank", "#process", "#compiles", "#break sites", "#recompiles", "#compiling")
     ends = {True: "whole", False: "ends early", None: "unknown"}
-    rows: list[parts.TableRow] = []
+    rows: list[TableRow] = []
     for rank in job.ranks[: 2 * _MOST_ROWS]:
         counts = (rank.summary.compiles, rank.summary.break_sites, rank.summary.recompiles)
         times = (
@@ -319,18 +315,19 @@ def _waits(job: Job) -> Iterator[Block]:
         )
         texts = map(str, (rank.rank, rank.process or "unknown", *counts))
         rows.append((*texts, *times, ends[rank.complete]))
-    columns = (*heads, parts.Column("waiting", meaning=meaning), "log")
-    yield parts.Table(columns, rows, "rank", label="Counts and times of each rank", show="long")
+    meaning = (
+        "Seconds that it waits for slower ranks, if ranks wait for each other after each compile."
+    )
+    waiting = Column("waiting", meaning=meaning)
+    headings = ("#rank", "#process", "#compiles", "#break sites", "#recompiles", "#compiling")
+    label = "Counts and times of each rank"
+    yield Table((*headings, waiting, "log"), rows, "rank", label=label, show="long")
     yield from _left_out(len(job.ranks) - 2 * _MOST_ROWS, "rank")
 
 
 def _hang_text(hang: HangCandidate, job: Job) -> str:
     waiting, missing = _some(hang.waiting, job), _some(hang.missing, job)
-    calls = (
-        f" ({', '.join(map(_collective, dict.fromkeys(hang.collectives)))})"
-        if hang.collectives
-        else ""
-    )
+    calls = f" ({_collectives(dict.fromkeys(hang.collectives))})" if hang.collectives else ""
     place = f"{hang.compile} {hang.function}{calls}"
     words = f": {'; '.join(hang.words)}" if hang.words else ""
     texts: dict[HangKind, str] = {
@@ -347,19 +344,15 @@ def _skew_texts(job: Job) -> Iterator[str]:
     straggler = job.skew.straggler
     if straggler is None:
         return
-    row = next(
-        row
-        for row in job.agreement
-        if (row.compile, row.function) == (straggler.compile, straggler.function)
-    )
-    lacking = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
-    why = f": {_lacking(lacking, job)}" if straggler.why == "alone" else _WHY.get(straggler.why, "")
-    most = (
-        ""
-        if f"{straggler.compile_extra_s:.2f}" == f"{straggler.extra_s:.2f}"
-        else f", {straggler.compile_extra_s:.2f} s of it"
-    )
-    longer = f"Rank {straggler.rank} compiles {straggler.extra_s:.2f} s longer than the quickest rank{most}"
+    at = (straggler.compile, straggler.function)
+    row = next(row for row in job.agreement if (row.compile, row.function) == at)
+    why = _WHY.get(straggler.why, "")
+    if straggler.why == "alone":
+        absent = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
+        why = f": missing on {_some(absent, job)}"
+    extra, compile_extra = f"{straggler.extra_s:.2f} s", f"{straggler.compile_extra_s:.2f} s"
+    part = "" if compile_extra == extra else f", {compile_extra} of it"
+    longer = f"Rank {straggler.rank} compiles {extra} longer than the quickest rank{part}"
     yield f"{longer} at {_named(row, row.compile)}{why}."
     waits = [(rank.waits_s, -rank.rank) for rank in job.ranks if rank.waits_s is not None]
     if job.skew.job_s is not None and waits:
@@ -371,10 +364,11 @@ def _skew_texts(job: Job) -> Iterator[str]:
 # What to do.
 
 
-def _next_commands(job: Job) -> Iterator[tuple[str, str]]:
-    if job.recording is None:
+def _next_commands(job: Job) -> Iterator[tuple[str | int, ...]]:
+    """Yield labels, each with the arguments of a command."""
+    recording, divergence = job.recording, job.first_divergence
+    if recording is None:
         return
-    divergence = job.first_divergence
     rank = job.ranks[0].rank if job.skew.straggler is None else job.skew.straggler.rank
     if divergence is not None:
         # One that did something else.
@@ -382,16 +376,12 @@ def _next_commands(job: Job) -> Iterator[tuple[str, str]]:
         rank = (having or divergence.values)[0].ranks[0]
         if len(divergence.values) > 1:
             first, second = sorted(value.ranks[0] for value in divergence.values[:2])
-            yield "what differs", _command("diff", job.recording, "--rank", first, "--rank", second)
-    yield f"only rank {rank}", _command("report", job.recording, "--rank", rank)
-    yield "as a page", _command("report", job.recording, "--html")
+            yield "what differs", "diff", recording, "--rank", first, "--rank", second
+    yield f"only rank {rank}", "report", recording, "--rank", rank
+    yield "as a page", "report", recording, "--html"
 
 
-def _command(*parts: str | int) -> str:
-    return shlex.join(["graphdoctor", *map(str, parts)])
-
-
-def _findings(job: Job) -> Iterator[parts.Card]:
+def _findings(job: Job) -> Iterator[Card]:
     """Yield findings that are shown as one, with their ranks."""
     for group in clusters(job.findings):
         first, numbers = group[0], {rank for finding in group for rank in finding.ranks}
@@ -401,24 +391,15 @@ def _findings(job: Job) -> Iterator[parts.Card]:
         yield replace(card, parts=(*card.parts, Rows((Row("on", f"{ranks}{often}"),))))
 
 
-def _trials(job: Job) -> Iterator[Block]:
-    if job.trials is None:
-        return
-    if not job.trials:
-        yield Note("Nothing that was found can be tried.", "dim")
-    rows = []
-    for trial in job.trials:
-        bad = trial.verdict in ("failed", "changes results", "makes it worse")
-        tone: Tone = "good" if trial.verdict == "verified" else "bad" if bad else "warning"
-        what = trial.title if trial.setting is None else trial.setting.line
-        title = f"dynamic=True, by {what}" if trial.kind == "dynamic" else what
-        rows.append(Row(trial.verdict, (Note(title, tone), f"{'; '.join(_trial_parts(trial))}.")))
-    yield Section(
-        "Tried on the whole job, one at a time", Rows(rows, "trial"), "Tried", len(job.trials)
-    )
+def _trial(trial: JobTrial) -> Row:
+    is_bad = trial.verdict in ("failed", "changes results", "makes it worse")
+    tone: Tone = "good" if trial.verdict == "verified" else "bad" if is_bad else "warning"
+    what = trial.title if trial.setting is None else trial.setting.line
+    title = f"dynamic=True, by {what}" if trial.kind == "dynamic" else what
+    return Row(trial.verdict, (Note(title, tone), f"{'; '.join(_trial_texts(trial))}."))
 
 
-def _trial_parts(trial: JobTrial) -> Iterator[str]:
+def _trial_texts(trial: JobTrial) -> Iterator[str]:
     if trial.graphs is None:
         why = "" if trial.reason is None else f": {first_sentence(trial.reason).rstrip('.')}"
         yield f"The job ended with exit status {trial.status}{why}"
@@ -455,22 +436,15 @@ def _named(compiled: CompiledFunction, *compile_id: str) -> str:
 
 def _some(ranks: Sequence[int], job: Job) -> str:
     """Return ranks by number, or their count where the numbers would be long."""
-    named = ranks_text(ranks)
-    return named if len(named) <= _MOST_NAMED else f"{len(ranks)} of {len(job.ranks)} ranks"
-
-
-def _lacking(ranks: Sequence[int], job: Job) -> str:
-    return f"missing on {_some(ranks, job)}"
+    text = ranks_text(ranks)
+    return text if len(text) <= _MOST_NAMED else f"{len(ranks)} of {len(job.ranks)} ranks"
 
 
 def _span(low: object, high: object) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def _collective(name: str) -> str:
-    return (
-        name.removeprefix("torch.ops.")
-        .removeprefix("_c10d_functional.")
-        .removesuffix(".default")
-        .rstrip("_")
-    )
+def _collectives(names: Iterable[str]) -> str:
+    """Return collectives as their users call them."""
+    short = (name.removeprefix("torch.ops.").removesuffix(".default") for name in names)
+    return ", ".join(name.removeprefix("_c10d_functional.").rstrip("_") for name in short)
