@@ -38,6 +38,7 @@ from graphdoctor.views.parts import (
     Section,
     Span,
     Table,
+    TableRow,
     Tone,
     Verdict,
     View,
@@ -81,7 +82,7 @@ def bench_view(report: BenchReport) -> View:
 
 def _parts(report: BenchReport) -> Iterator[Block]:
     best, variants = report.verdict.best, report.variants
-    noise, sweep, throughput = report.noise, report.sweep, report.throughput
+    noise, sweep, works_on = report.noise, report.sweep, report.throughput
     yield Verdict(
         report.verdict.text, "bad" if best is None else "warning" if best == EAGER else "good"
     )
@@ -101,7 +102,7 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     measured = join_texts(
         " · ",
         report.call and f"call: {report.call}",
-        throughput and counted(throughput.items, throughput.unit.removesuffix("s")),
+        None if works_on is None else counted(works_on.items, works_on.unit.removesuffix("s")),
         counted(rounds, "round") if rounds else None,
         None if noise is None or noise.is_noisy else measures.noise_text(noise),
     )
@@ -118,14 +119,16 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     # The best variant's cells once more; nothing if it is eager mode.
     best_row = (row for row in gains.rows if plain_text(row[0].text) == best != EAGER)
     figures = tuple(
-        Figure(plain_text(column.heading), *map(plain_text, (cell.text, cell.detail)), cell.tone)
+        Figure(
+            plain_text(column.heading), plain_text(cell.text), plain_text(cell.detail), cell.tone
+        )
         for row in best_row
         for column, cell in zip(gains.columns[1:], row[1:], strict=True)
     )
     if figures:
         yield Figures(figures, show="long")
     is_gpu = report.environment is not None and report.environment.device_name is not None
-    per_second = "items/s" if throughput is None else f"{throughput.unit}/s"
+    per_second = "items/s" if works_on is None else f"{works_on.unit}/s"
     rate: _Column = (per_second, "", lambda variant: measures.rate_text(variant.throughput))
     timed = [variant for variant in variants if variant.status in ("ok", "wrong")]
     columns = (*_RUNS, _MEMORY[is_gpu], rate)
@@ -166,7 +169,7 @@ def _parts(report: BenchReport) -> Iterator[Block]:
 def _sizes(sweep: Sweep, name: str) -> Table:
     """A row for each size, with each variant's speed-up and call."""
     names = dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
-    rows = []
+    rows: list[TableRow] = []
     for point in sweep.points:
         cells = {variant.name: _size(variant) for variant in point.variants}
         rows.append((f"{point.size:,}", *(cells.get(variant, EMPTY) for variant in names)))
@@ -195,7 +198,7 @@ def _table(
     label: str, columns: Sequence[_Column], variants: Sequence[Variant], best: str | None
 ) -> Table:
     """A row for each variant: its name with the blocks that it compiles, and its cells."""
-    rows = []
+    rows: list[TableRow] = []
     for variant in variants:
         cells = [cell(variant) or EMPTY for *_, cell in columns]
         if any(not isinstance(cell, Cell) or cell.text for cell in cells):
@@ -417,8 +420,9 @@ def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
     for variant in variants[1:]:
         is_unknown = variant.status == "ok" and variant.correct is None and variant.reason
         unknown = f"unknown whether they are right: {variant.reason}" if is_unknown else None
-        correctness = variant.correctness and _correctness_text(variant.correctness)
-        results.append((join_texts("; ", unknown, correctness), variant.name))
+        correctness = variant.correctness
+        text = None if correctness is None else _correctness_text(correctness)
+        results.append((join_texts("; ", unknown, text), variant.name))
     for text, names in grouped(results).items():
         if text:
             yield Row("results", Span(f"{', '.join(names)}: {text}"))

@@ -78,9 +78,9 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
         for side in (before, after)
     ]
     labels = dict.fromkeys(label for side in sides for label in side)
-    rows = ((Span(label), *(Span(side.get(label, "")) for side in sides)) for label in labels)
-    label = "What the two runs were made with"
-    yield Section("The two runs", Table(("#what", "before", "after"), rows, label=label), "Runs")
+    made_with = ([Span(label), *(Span(side.get(label, "")) for side in sides)] for label in labels)
+    runs = Table(("#what", "before", "after"), made_with, label="What the two runs were made with")
+    yield Section("The two runs", runs, "Runs")
     if before.hidden_findings or after.hidden_findings:
         counts = f"{before.hidden_findings} before, {after.hidden_findings} after"
         yield Note(f"Hidden by --own-code, --select or --ignore: {counts}.", "dim")

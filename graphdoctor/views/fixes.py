@@ -8,7 +8,7 @@ diagnosis has too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
@@ -80,8 +80,8 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     is_good = any(fix.verdict in WORKING for fix in treatment.tried)
     yield Verdict(f"{_capitalized(said)}.", "good" if is_good else "warning")
     # Findings that one fix works for are a card that names the others, and in full one for each.
-    gone: list[Sequence[Finding]] = []
-    groups: dict[object, list[Sequence[Finding]]] = {}
+    gone: list[list[Finding]] = []
+    groups: dict[object, list[list[Finding]]] = {}
     for cluster in words.clusters(findings):
         fixes = [fix for finding in cluster for fix in finding.fixes]
         is_mended = all(finding.is_mended for finding in cluster)
@@ -102,8 +102,8 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
         goes_with = companion_text(cluster)
         why = f" ({goes_with})" if goes_with else ""
         for finding in cluster:
-            text = Span(f"  {finding.message}{why}", tone="dim")
-            lines.append(Row(finding.code, Note((place_of(finding.location), text))))
+            message = Span(f"  {finding.message}{why}", tone="dim")
+            lines.append(Row(finding.code, Note((place_of(finding.location), message))))
     whole = (Section(cluster[0].code, card_of(cluster), show="long") for cluster in gone)
     yield Section("Also gone with these fixes", (Rows(lines), *whole))
     yield from treatment_parts(diagnosis, treatment)

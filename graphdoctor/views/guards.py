@@ -27,6 +27,7 @@ from graphdoctor.views.parts import (
     Span,
     Table,
     TableRow,
+    Tone,
     Verdict,
     View,
 )
@@ -111,14 +112,12 @@ def _answer(guards: Guards) -> Iterator[Block]:
         spread = _spread(guards.call_low_us, guards.call_high_us)
         texts.append(f"steady call {time_text(call_us)}{spread}")
     if searches_us is not None and (share := guards.share) is not None:
-        tone = "warning" if share >= _HIGH_SHARE else "good"
-        yield Verdict(f"Guard checks take {percent(share)} of a steady call.", tone)
+        yield Verdict(f"Guard checks take {percent(share)} of a steady call.", _tone(share))
         warm = "" if checks_us is None else f", repeated with warm caches {time_text(checks_us)}"
         texts.append(f"its guard checks {time_text(searches_us)}{warm}")
     elif checks_us is not None and (share := guards.warm_share) is not None:
-        tone = "warning" if share >= _HIGH_SHARE else "good"
         least = f"at least {percent(share)} of a steady call: timed with warm caches"
-        yield Verdict(f"Guard checks take {least}.", tone)
+        yield Verdict(f"Guard checks take {least}.", _tone(share))
         texts.append(f"its guard checks at least {time_text(checks_us)}")
     elif call_us is not None and (time_us := searches_us or checks_us):
         text = "Too noisy to say which share of a steady call guard checks take."
@@ -128,6 +127,10 @@ def _answer(guards: Guards) -> Iterator[Block]:
         text = "The steady call runs no compiled code, so there are no checks to time."
         yield Verdict(text, "warning")
     yield Note(" · ".join(texts))
+
+
+def _tone(share: float) -> Tone:
+    return "warning" if share >= _HIGH_SHARE else "good"
 
 
 def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator[Block]:
@@ -242,9 +245,8 @@ def _part_table(
             count = f"{part.times} x {count}"
             alike = Span(f"  {part.times} alike", tone="dim")
         if (check_us := part.check_us) is not None:
-            whole_us = guard_set.check_us
-            is_share = check_us and whole_us
-            share = f"  {percent(min(check_us / whole_us, 1))}" if is_share else ""
+            whole_us = guard_set.check_us or 0.0
+            share = f"  {percent(min(check_us / whole_us, 1))}" if check_us and whole_us else ""
             cost = Cell(f"-{time_text(check_us)}{share}", value=check_us)
         checks = Span(_checks_text(part, most or _MOST_CHECKS))
         rows.append(((name, alike), count, cost, checks))

@@ -406,8 +406,7 @@ def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
         )
         yield Rows(rows, "tensor", _FEW_SAVED)
     if memory.unlisted_bytes:
-        size = bytes_text(memory.unlisted_bytes)
-        yield f"{size}  kept by no known graph, or passed between graphs"
+        yield f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
     if memory.recomputed_count:
         names = repeated_text(
             (name.removeprefix("aten."), count) for name, count in memory.recomputed.items()

@@ -220,9 +220,9 @@ def _group_table(
                 f"{sum(tried):,} of {len(tried):,}" if tried else NOTHING,
             )
         )
-    names = ("passed", "no breaks", "speed-up", f"same {counted(shared, 'target')}")
-    names += ("faster / slower", "cold compile", "exports")
-    columns = (heading, "variant", *map(Column, names))
+    names = ["passed", "no breaks", "speed-up", f"same {counted(shared, 'target')}"]
+    names += ["faster / slower", "cold compile", "exports"]
+    columns = [Column(heading), Column("variant", is_number=False), *map(Column, names)]
     return Table(columns, rows, "row", most, f"Figures of each {heading}")
 
 

@@ -151,8 +151,8 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
         )
         yield Note(text, "dim")
     if comparison.noisy:
-        pieces = counted(comparison.noisy, "piece")
-        text = f"The speed-ups of {pieces} weren't compared, because the machine was too busy."
+        noisy = counted(comparison.noisy, "piece")
+        text = f"The speed-ups of {noisy} weren't compared, because the machine was too busy."
         yield Note(text, "dim")
     if alike := comparison.unchanged + len(comparison.of("changed")):
         are = "is" if alike == 1 else "are"

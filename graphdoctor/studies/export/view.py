@@ -99,8 +99,8 @@ def _parts(report: ExportReport) -> Iterator[Block]:
         )
         for finding in report.breaks
     ]
-    title = "torch.compile also breaks here, so strict=True may stop here next"
-    yield Section(title, Rows(breaks, "line", _MAX_BREAKS), short="Breaks")
+    next_stop = "torch.compile also breaks here, so strict=True may stop here next"
+    yield Section(next_stop, Rows(breaks, "line", _MAX_BREAKS), short="Breaks")
     if (lines := to_paste(report)) is not None:
         text = "The program takes only the sizes that it was exported with, unless dynamic_shapes says otherwise."
         yield Section("Export it so", (Code(lines), Note(text, "dim")), short="Code")

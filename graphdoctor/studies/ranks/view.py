@@ -97,7 +97,7 @@ def _parts(job: Job) -> Iterator[Block]:
     yield Section("Compiles by rank", _compiles(job), "Compiles", len(job.agreement))
     yield Section("Who waits for whom", _waits(job), "Ranks", len(job.ranks))
     commands = (
-        Row(label, Code(shlex.join(["graphdoctor", *map(str, command)]), "shell"))
+        Row(str(label), Code(shlex.join(["graphdoctor", *map(str, command)]), "shell"))
         for label, *command in _next_commands(job)
     )
     yield Section("To see more", Rows(commands))
@@ -188,8 +188,8 @@ def _figures(job: Job) -> Iterator[Figure]:
 
 def _divergence(divergence: Divergence) -> Iterator[Block]:
     at = Span(_named(divergence, divergence.compile), "code")
-    text = ("What ranks have at ", at, ", ", short_place(divergence.location), ":")
-    yield Note(text, show="long")
+    place = short_place(divergence.location)
+    yield Note(("What ranks have at ", at, ", ", place, ":"), show="long")
     shown, more = divergence.values[:_MOST_GROUPS], divergence.values[_MOST_GROUPS:]
     texts = [" ".join(value.value.split()) for value in shown]
     if divergence.what == "collectives":
@@ -241,7 +241,8 @@ def _matrix(rows: Sequence[CompileAgreement], job: Job) -> Iterator[Block]:
     same = grouped(
         (tuple(id(groups.get(rank.rank)) for groups in group_of), rank.rank) for rank in job.ranks
     ).values()
-    headings, cells = ["did"], [(*_names(row), Span(_did_by_group(row))) for row in rows]
+    headings = ["did"]
+    cells: list[TableRow] = [(*_names(row), Span(_did_by_group(row))) for row in rows]
     if len(same) <= _MOST_GROUPS:
         headings = [ranks_text(ranks) for ranks in same]
         cells = [
