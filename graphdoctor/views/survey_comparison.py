@@ -113,7 +113,7 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
         yield Note(why, "bad")
     meaning = "A geometric mean with its 95% interval, over the pieces that pass in both."
     speed, compiling = Column("speed-up", meaning=meaning), Column("compile", meaning="A median.")
-    rows = ((Span(variant.variant), *_variant(variant)) for variant in comparison.variants)
+    rows = ([Cell(Span(variant.variant)), *_variant(variant)] for variant in comparison.variants)
     columns = ("#variant", "#passed", speed, compiling)
     yield Table(columns, rows, "variant", label="Each variant before and after")
     count = len(comparison.variants)
@@ -143,8 +143,8 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
         changes = [change for change in piece.noted if change.kind != "status"]
         if texts := [_change(change, piece) for change in changes]:
             noted.append(Row(Span(words.row_name(piece.after, count)), Span("; ".join(texts))))
-    content = (Note(_SINGLE, "dim"), Rows(noted, "piece")) if noted else ()
-    yield Section("Noted", content, count=len(noted), show="long")
+    measured = (Note(_SINGLE, "dim"), Rows(noted, "piece")) if noted else ()
+    yield Section("Noted", measured, count=len(noted), show="long")
     if number := comparison.still_failing:
         text = (
             f"{counted(number, 'piece')} {'passes' if number == 1 else 'pass'} in neither survey."

@@ -32,6 +32,7 @@ from graphdoctor.views.parts import (
     Source,
     Span,
     Table,
+    TableRow,
     Tone,
     cell_line,
 )
@@ -85,8 +86,9 @@ _MAX_ROWS = 20
 
 def _stage_text(row: SurveyRow) -> str | None:
     """Return what failed; None if nothing did, or the status says it."""
-    is_said = row.stage is None or row.stage in _IMPLIED.get(row.status, ())
-    return None if is_said else _STAGE_TEXTS.get(row.stage, row.stage)
+    if (stage := row.stage) is None or stage in _IMPLIED.get(row.status, ()):
+        return None
+    return _STAGE_TEXTS.get(stage, stage)
 
 
 def outcome_text(row: SurveyRow) -> str:
@@ -309,7 +311,7 @@ def row_table(report: SurveyReport, *, is_page: bool = False) -> Table:
         if field.heading and name != ("compile_s" if has_cold else "compile_cold_s")
     ]
     mark: Mark | None = None if is_page else "code"
-    rows = []
+    rows: list[TableRow] = []
     for row in report.rows:
         top, error = row.top, failure_text(row) if is_page else None
         finding = "" if top is None else f"{top.code} {base_name(top.file)}:{top.line}"
@@ -323,7 +325,7 @@ def row_table(report: SurveyReport, *, is_page: bool = False) -> Table:
                 Cell(finding, shortened(error, 90)) if error else Cell(finding or NOTHING),
             )
         )
-    columns = (
+    columns: tuple[Column | str, ...] = (
         *("name", "family", "variant", "status"),
         *(Column(FIELDS[name].heading, rank=FIELDS[name].rank) for name in measures),
         Column("first finding", is_number=False, rank=6),
