@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,46 +15,35 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(
-    ("samples", "expected"),
+    ("samples", "budget_s", "expected"),
     [
         # Seconds of a call, and how often a processor was taken from one of its threads.
-        ([(0.2, 0), (0.21, 0), (0.3, 0)], (0.2, True)),
-        ([(0.1, 1), (0.2, 0), (0.21, 0)], (0.2, True)),
-        ([(0.2, 0), (0.2, 2), (0.2, 1)], (0.2, False)),
-        ([(0.3, 0), (0.2, 0), (0.4, 0)], (0.2, False)),
-        ([(0.3, 1), (0.3, 1), (0.3, 1)], (0.3, False)),
+        ([(0.2, 0), (0.21, 0), (0.3, 0)], 0.0, (0.2, True)),
+        ([(0.1, 1), (0.2, 0), (0.21, 0)], 0.0, (0.2, True)),
+        ([(0.2, 0), (0.2, 2), (0.2, 1)], 0.0, (0.2, False)),
+        ([(0.3, 0), (0.2, 0), (0.4, 0)], 0.0, (0.2, False)),
+        ([(0.3, 1), (0.3, 1), (0.3, 1)], 0.0, (0.3, False)),
+        # What doesn't agree is repeated for longer.
+        ([(0.1 * 2 ** -min(number, 5), 0) for number in range(15)], 0.1, (0.003125, True)),
     ],
 )
-def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, expected) -> None:
+def test_a_call_that_other_programs_held_up_says_nothing(
+    monkeypatch, samples, budget_s, expected
+) -> None:
     # The first call may compile, and isn't looked at.
-    left, taken = iter([(0.01, 0), *samples]), [0]
+    left, clock = iter([(9.0, 0), *samples]), SimpleNamespace(now=0.0, taken=0)
 
     def timed(call: object) -> float:
         seconds, count = next(left)
-        taken[0] += count
+        clock.now += seconds
+        clock.taken += count
         return seconds
 
     monkeypatch.setattr(calibration, "_time", timed)
-    monkeypatch.setattr(calibration, "preemptions", lambda: taken[0])
-    monkeypatch.setattr(calibration, "_BUDGET_S", {"cpu": 0.0})
+    monkeypatch.setattr(calibration, "preemptions", lambda: clock.taken)
+    monkeypatch.setattr(calibration, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(calibration, "_BUDGET_S", {"cpu": budget_s})
     assert calibration._best(lambda: None, CPU) == expected
-
-
-def test_what_does_not_agree_is_repeated_for_longer(monkeypatch) -> None:
-    now, seconds_taken = (
-        [0.0],
-        iter([9.0, *(0.1 * 2**-number for number in range(6)), *[0.003125] * 9]),
-    )
-
-    def timed(call: object) -> float:
-        now[0] += (seconds := next(seconds_taken))
-        return seconds
-
-    monkeypatch.setattr(calibration, "_time", timed)
-    monkeypatch.setattr(calibration, "preemptions", lambda: 0)
-    monkeypatch.setattr(calibration, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(calibration, "_BUDGET_S", {"cpu": 0.1})
-    assert calibration._best(lambda: None, CPU) == (0.003125, True)
 
 
 @pytest.mark.slow

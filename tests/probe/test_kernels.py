@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -22,7 +23,6 @@ from graphdoctor.probe.measure.kernels import (
     is_disturbed,
     short_name,
 )
-from graphdoctor.probe.torch_private.torch_codegen import RUN_RANGE
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent, operator_role
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.trace.grammar import LogDamage, read_records
@@ -62,13 +62,8 @@ COPY = host("aten::copy_", 20, 25)
 ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]] = {
     "what an operation calls counts once": (
         [
-            *(
-                host("aten::linear", 10, 50),
-                host("aten::t", 11, 13),
-                host("aten::addmm", 15, 45),
-                COPY,
-            ),
-            *(host("aten::reshape", 60, 70), host("aten::clone", 61, 69)),
+            *(host("aten::linear", 10, 50), host("aten::t", 11, 13), host("aten::addmm", 15, 45)),
+            *(COPY, host("aten::reshape", 60, 70), host("aten::clone", 61, 69)),
             *(host("aten::empty_like", 62, 63), host("aten::copy_", 64, 68)),
         ],
         (30.0, 0.0, 4.0, 2),
@@ -79,22 +74,17 @@ ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]]
     ),
     "an operation that calls others only to prepare is a kernel": (
         [
-            *(
-                host("aten::convolution_backward", 10, 90),
-                host("aten::empty", 11, 12),
-                host("aten::to", 70, 76),
-            ),
-            *(host("aten::_to_copy", 71, 75), host("aten::copy_", 72, 74)),
+            *(host("aten::convolution_backward", 10, 90), host("aten::empty", 11, 12)),
+            *(host("aten::to", 70, 76), host("aten::_to_copy", 71, 75)),
+            host("aten::copy_", 72, 74),
         ],
         (80.0, 0.0, 0.0, 1),
     ),
     "an operation may take long to call": ([host("aten::clone", 15, 30), COPY], (0.0, 0.0, 5.0, 1)),
     "ranges and views are no kernels": (
         [
-            host("my::range", 10, 50),
-            host("aten::view", 11, 12),
-            host("step", 20, 40),
-            host("aten::relu", 21, 30),
+            *(host("my::range", 10, 50), host("aten::view", 11, 12)),
+            *(host("step", 20, 40), host("aten::relu", 21, 30)),
         ],
         (9.0, 0.0, 0.0, 1),
     ),
@@ -105,6 +95,13 @@ ON_A_CPU: dict[str, tuple[list[ProfiledEvent], tuple[float, float, float, int]]]
         ],
         (5.0, 0.0, 0.0, 3),
     ),
+    "time that threads share counts once": (
+        [
+            *(host("aten::mm", 10, 50), host("aten::relu", 30, 70, thread=2)),
+            host("aten::sin", 20, 40, thread=3),
+        ],
+        (60.0, 0.0, 0.0, 3),
+    ),
 }
 
 
@@ -113,9 +110,14 @@ def test_on_a_cpu_the_outermost_operations_that_compute_are_kernels():
     assert {name: times(kernel) for name, kernel in measured.items()} == {
         name: kernel for name, (_, kernel) in ON_A_CPU.items()
     }
-    assert (
-        measured["what passes tensors between processes is communication"].communication_us == 40.0
-    )
+    communication = measured["what passes tensors between processes is communication"]
+    assert communication.communication_us == 40.0
+    threads = measured["time that threads share counts once"].largest
+    assert [(kernel.name, kernel.us) for kernel in threads] == [
+        ("aten::mm", 40),
+        ("aten::relu", 20),
+        ("aten::sin", 0),
+    ]
 
 
 def test_generated_kernels_and_the_overhead_around_them():
@@ -127,25 +129,8 @@ def test_generated_kernels_and_the_overhead_around_them():
         host("aten::relu", 70, 80),
     )
     assert times(measured) == (15.0, 10.0, 0.0, 3)
-    assert (measured.region_runs, measured.region_us, measured.outside_us) == (
-        1,
-        5.0 + 40.0 - 15.0,
-        45.0,
-    )
-
-
-def test_time_that_threads_share_counts_once():
-    measured = share(
-        host("aten::mm", 10, 50),
-        host("aten::relu", 30, 70, thread=2),
-        host("aten::sin", 20, 40, thread=3),
-    )
-    assert times(measured) == (60.0, 0.0, 0.0, 3)
-    assert {kernel.name: kernel.us for kernel in measured.largest} == {
-        "aten::mm": 40,
-        "aten::relu": 20,
-        "aten::sin": 0,
-    }
+    of_regions = measured.region_runs, measured.region_us, measured.outside_us
+    assert of_regions == (1, 5.0 + 40.0 - 15.0, 45.0)
 
 
 def test_on_a_gpu_what_runs_on_the_device_counts():
@@ -164,12 +149,10 @@ def test_on_a_gpu_what_runs_on_the_device_counts():
         has_device=True,
     )
     assert times(measured) == (20.0, 10.0, 8.0, 5)
-    assert (measured.graph_launches, measured.graph_input_copy_us, measured.device) == (
-        1,
-        2.0,
-        "cuda",
-    )
-    assert (measured.region_us, measured.outside_us) == (5.0, 95.0)
+    assert (measured.graph_launches, measured.graph_input_copy_us) == (1, 2.0)
+    assert (measured.region_us, measured.outside_us, measured.device) == (5.0, 95.0, "cuda")
+    unseen = share(host("aten::mm", 1, 5), has_device=True)
+    assert times(unseen) == (None, None, None, None)
 
 
 class Profiler:
@@ -182,22 +165,14 @@ class Profiler:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        starts = range(self.begun * 100, len(MADE) * 100, 100)
         # Two streams share 5 of 25 µs; a range of the program's is no work.
-        kernels = [
-            device(name, at + start, at + end)
-            for at in starts
-            for name, start, end in KERNELS_OF_CALL
-        ]
-        self.events = [
-            *kernels,
-            host("cudaLaunchKernel", 0, 90),
-            device("forward", 0, 90, is_range=True),
-        ]
+        self.events = [host("cudaLaunchKernel", 0, 90), device("forward", 0, 90, is_range=True)]
+        for at in range(self.begun * 100, len(MADE) * 100, 100):
+            self.events += [device(name, at + start, at + end) for name, start, end in OF_CALL]
 
 
 MADE: list[None] = []
-KERNELS_OF_CALL = (("gemm", 10, 25), ("relu", 20, 30), ("sum", 50, 55))
+OF_CALL = (("gemm", 10, 25), ("relu", 20, 30), ("sum", 50, 55))
 
 
 @for_each("restores, is_seen", [(False, True), (True, True), (False, False)])
@@ -215,9 +190,7 @@ def test_the_devices_part_is_the_time_with_any_kernel(restores, is_seen, monkeyp
 
 
 def test_a_program_that_profiles_itself_leaves_the_devices_part_unknown(monkeypatch):
-    def profile(**_given: object) -> None:
-        raise RuntimeError("Profiler is already enabled on this thread")
-
+    profile = Mock(side_effect=RuntimeError("Profiler is already enabled on this thread"))
     monkeypatch.setattr("graphdoctor.probe.measure.kernels.profile", profile)
     assert device_us(list, None, 0.01) is None
 
@@ -235,10 +208,6 @@ def test_waiting_for_the_device_is_nobodys_python():
     assert (measured.region_us, measured.outside_us) == (8.0, 100.0 - 10.0 - 70.0 - 3.0)
 
 
-def test_unseen_device_kernels_are_unknown():
-    assert times(share(host("aten::mm", 1, 5), has_device=True)) == (None, None, None, None)
-
-
 def test_communication_is_known_by_name_and_by_its_launcher():
     measured = share(
         host("_c10d_functional::all_gather_into_tensor", 1, 9, number=1),
@@ -250,57 +219,6 @@ def test_communication_is_known_by_name_and_by_its_launcher():
         has_device=True,
     )
     assert (measured.communication_us, measured.copy_us, measured.library_us) == (34.0, 1.0, 0.0)
-
-
-def launched_at_once() -> list[ProfiledEvent]:
-    """A call whose two operations a CUDA graph has, and the copy of its input."""
-    return [
-        host(CALL_RANGE, 0, 90),
-        host(f"{RUN_RANGE}0 forward", 1, 20, number=1),
-        host("aten::_foreach_copy_", 2, 4, number=2),
-        host("cudaLaunchKernel", 3, 4, number=31, launched_by=2),
-        host("cudaGraphLaunch", 5, 8, number=32, launched_by=1),
-        device("void at::native::multi_tensor_apply<2>()", 5, 6, 2, number=31),
-        device("triton_poi_fused_add_0", 10, 20, 1, number=32),
-        device("fmha_cutlass()", 20, 30, 1, number=32),
-        device("Memset (Unknown)", 30, 31, 1, number=32),
-        device("gemm", 31, 50, 1, number=32),
-    ]
-
-
-def launched_one_by_one(name: str = "gemm") -> list[ProfiledEvent]:
-    """The same call without CUDA graphs."""
-    return [
-        host(CALL_RANGE, 0, 90),
-        host(f"{RUN_RANGE}0 forward", 1, 20, number=1),
-        host("triton_poi_fused_add_0", 2, 4, number=2),
-        host("aten::_efficient_attention", 5, 7, number=3),
-        host("aten::mm", 8, 12, number=4),
-        device("triton_poi_fused_add_0", 4, 10, 2),
-        device("fmha_cutlass()", 20, 30, 3),
-        device("Memset (Device)", 30, 31, 4),
-        device(name, 31, 50, 4),
-    ]
-
-
-def operations_of(one_by_one: list[ProfiledEvent]) -> list[tuple[str | None, float]]:
-    (call,), (plain,) = (
-        calls_in(events, has_device=True) for events in (launched_at_once(), one_by_one)
-    )
-    _, kernels = MeasuredKernels([call], [90.0], one_by_one=plain).runs()
-    return [(kernel.operation, kernel.us) for kernel in kernels]
-
-
-def test_cuda_graph_operations_match_the_call_without_it():
-    assert operations_of(launched_one_by_one()) == [
-        ("aten::_foreach_copy_", 1.0),
-        (None, 10.0),
-        ("aten::_efficient_attention", 10.0),
-        ("aten::mm", 1.0),
-        ("aten::mm", 19.0),
-    ]
-    unknown = [operation for operation, _ in operations_of(launched_one_by_one("another_gemm"))]
-    assert unknown == ["aten::_foreach_copy_", *[None] * 4]
 
 
 def seen(ends: int, *, was_held_up: bool = False) -> SeenCall:

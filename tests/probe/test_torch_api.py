@@ -1,59 +1,15 @@
-"""The self-test of the private names: what is missing is named, and nothing breaks for it."""
+"""What torch.compile made is taken apart, and trees of values are walked."""
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-# Loaded before a name is taken away, as in a probe: what its absence breaks in torch's own imports
-# is not the question.
-pytest.importorskip("torch._dynamo")
-
 from graphdoctor.probe.torch_private import torch_api
 from tests.each import for_each
-
-
-@pytest.fixture
-def traced() -> object:
-    """A handler on the trace logger, as TORCH_TRACE makes one."""
-    handler = logging.NullHandler()
-    torch_api.trace_logger().addHandler(handler)
-    yield handler
-    torch_api.trace_logger().removeHandler(handler)
-
-
-@pytest.mark.usefixtures("traced")
-def test_this_torch_lacks_nothing() -> None:
-    assert torch_api.missing() == {}
-
-
-def test_a_torch_that_writes_no_trace_is_said_so() -> None:
-    logger = torch_api.trace_logger()
-    kept, logger.handlers = logger.handlers, []
-    try:
-        assert any("torch.__trace" in name for name in torch_api.missing())
-    finally:
-        logger.handlers = kept
-
-
-@pytest.mark.usefixtures("traced")
-def test_a_missing_name_is_listed_with_what_is_lost() -> None:
-    for dotted in torch_api._REQUIRED:
-        parent, _, name = dotted.rpartition(".")
-        with pytest.MonkeyPatch.context() as without:
-            without.delattr(torch_api.lookup(parent), name)
-            assert list(torch_api.missing()) == [dotted]
-
-
-def test_without_trace_structured_a_record_of_ours_is_dropped_quietly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delattr(torch._logging, "trace_structured")
-    torch_api.write_artifact("graphdoctor_call", {"event": "start"})
 
 
 @pytest.mark.slow

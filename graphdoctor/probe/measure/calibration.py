@@ -20,6 +20,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -105,7 +106,11 @@ def calibrate(
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
         if before is None:
             copy, is_steady = _copy(device)
-            launch = None if on_cpu else _launch(device)
+            if not on_cpu:
+                # Of each of many launches in a row of a kernel that has next to nothing to do.
+                value = torch.zeros(1, device=device)
+                seconds, _ = _best(lambda: [value.add_(1) for _ in range(_LAUNCHES)], device, 0.0)
+                launch = seconds / _LAUNCHES * 1e6
             are_steady.append(is_steady)
         elif not missing and not unmeasured:
             # Other work can have disturbed what was kept, all the time that it was measured.
@@ -140,7 +145,7 @@ def _products(dtypes: Iterable[str], device: torch.device) -> list[str]:
     """Dtypes to measure products of: float32 always, of the others those that have ordinary
     products.
     """
-    names = {"bfloat16", "float16", "float64"} & set(dtypes)
+    names = {"bfloat16", "float16", "float64"} & {*dtypes}
     precision = float32_precision() if device.type == "cuda" else None
     is_mixed = precision is not None and precision.convolution_tf32 and not precision.matmul_tf32
     return ["float32", *sorted(names), *([TF32] if is_mixed else [])]
@@ -169,34 +174,15 @@ def _product(name: str, device: torch.device, part: float = 1.0) -> _Rate:
         size, seconds = _FIRST_SIZE, 0.0
         while seconds < _LONG_ENOUGH_S and size < _LAST_SIZE:
             size *= 2
-            multiply = _multiplying(size, dtype, device)
+            # Not all zeros or ones: with these a GPU takes less power, and runs faster than it does
+            # at work.
+            generator = torch.Generator(device).manual_seed(0)
+            empty = [torch.empty(size, size, dtype=torch.float32, device=device) for _ in range(2)]
+            left, right = (matrix.normal_(generator=generator).to(dtype) for matrix in empty)
+            multiply = partial(torch.mm, left, right, out=torch.mm(left, right))
             seconds = min(_time(multiply) for _ in range(_LEAST))
         seconds, is_steady = _best(multiply, device, part)
     return 2 * size**3 / seconds / 1e12, is_steady
-
-
-def _multiplying(size: int, dtype: torch.dtype, device: torch.device) -> Make:
-    # Not all zeros or ones: with these a GPU takes less power, and runs faster than it does at
-    # work.
-    generator = torch.Generator(device).manual_seed(0)
-    empty = (torch.empty(size, size, dtype=torch.float32, device=device) for _ in range(2))
-    left, right = (matrix.normal_(generator=generator).to(dtype) for matrix in empty)
-    out = torch.mm(left, right)
-    return lambda: torch.mm(left, right, out=out)
-
-
-def _launch(device: torch.device) -> float:
-    """Microseconds for each of many launches in a row of a kernel that has next to nothing to
-    do.
-    """
-    value = torch.zeros(1, device=device)
-
-    def launch() -> None:
-        for _ in range(_LAUNCHES):
-            value.add_(1)
-
-    launch()
-    return min(_time(launch) for _ in range(_LEAST)) / _LAUNCHES * 1e6
 
 
 def _best(call: Make, device: torch.device, part: float = 1.0) -> _Rate:

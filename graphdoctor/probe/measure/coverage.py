@@ -122,8 +122,12 @@ def _first_reason(text: str) -> str | None:
 def watched_compiles() -> Iterator[CompileWatch]:
     """Count compiles, and write none of torch's records to its log, while the context lasts."""
     watch = CompileWatch()
-    with torch_trace.trace_files_paused(), watch.listening():
-        yield watch
+    with torch_trace.trace_files_paused():
+        torch_trace.listen(watch)
+        try:
+            yield watch
+        finally:
+            torch_api.trace_logger().removeHandler(watch)
 
 
 # Coverage.

@@ -114,7 +114,8 @@ class CheckTimer:
             trouble = "the check of its own arguments does not hold when it is repeated"
             self.troubles.append(f"{compile_id}: {trouble}")
             return
-        check = spread("check", _saved_us(tree, torch_guards.empty_guard_tree(), values))
+        # A tree without guards takes what a check costs by itself.
+        check = spread("check", _saved_us(tree, type(tree)(), values))
         started = perf_counter()
         bill, unbilled = _bill(tree, values, self._bill_left_s)
         self._bill_left_s -= perf_counter() - started
@@ -150,7 +151,8 @@ def _savings(tree: Any, left_out: Collection[str], values: _Values) -> list[floa
     Two pairs of clones, made in either order: the one made later lies elsewhere in memory.
     """
     whole, rest, later_rest, later_whole = clones = [
-        torch_guards.clone_guard_tree(tree, sources) for sources in ((), left_out, left_out, ())
+        tree.clone_manager(lambda manager, sources=sources: manager.get_source() not in sources)
+        for sources in ((), left_out, left_out, ())
     ]
     if not all(clone.check(values) for clone in clones):
         return None
@@ -213,13 +215,10 @@ def _spread(name: str, calls: list[list[float]]) -> dict[str, float]:
     return spread(name, means) if len(means) >= _MIN_CALLS else {}
 
 
-def time_searches(call: Callable[[], object]) -> Searches | None:
-    """Time the searches in repetitions of a call under the profiler; None if this torch doesn't
-    tell its ranges.
-    """
+def time_searches(call: Callable[[], object]) -> Searches:
+    """Time the searches in repetitions of a call under the profiler."""
     started = perf_counter()
-    if not (first := _profiled(call, 1)):
-        return None
+    first = _profiled(call, 1)
     in_time = int(_BUDGET_S / (perf_counter() - started))
     count = max(min(_MAX_EVENTS // len(first), in_time, _MAX_CALLS), _MIN_CALLS)
     return searches_in(_profiled(call, _FIRST_CALLS + count), skipped=_FIRST_CALLS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -116,6 +116,13 @@ class Kernel(NamedTuple):
         """Return the node and those around it, innermost first."""
         return [] if self.node is None else list(self.node.outwards())
 
+    def operations(self, index: Container[_Node] = ()) -> list[ProfiledEvent]:
+        """Return the operations around it, innermost first, within a run of a graph in
+        ``index``.
+        """
+        nodes = takewhile(lambda node: node not in index, self.around())
+        return [node.event for node in nodes if _OPERATION.match(node.event.name)]
+
     def line(self) -> CodeLine | None:
         """Return the line of the program, by its operation's range; None without one."""
         children = [] if self.node is None else self.node.children
@@ -161,36 +168,35 @@ class SeenCall:
 
     def share(self) -> KernelShare:
         """Add up where its time goes."""
-        by_name: dict[tuple[str, KernelKind], list[float]] = defaultdict(list)
-        launched_by: dict[str, list[list[str]]] = defaultdict(list)
-        by_kind: dict[KernelKind, float] = defaultdict(float)
-        copied_us = 0.0
+        groups: dict[tuple[str, KernelKind], list[tuple[Kernel, float]]] = defaultdict(list)
         for kernel, counted_ns in self._counted_once():
-            name = short_name(kernel.name)
-            by_name[name, kernel.kind].append(counted_ns / 1e3)
-            by_kind[kernel.kind] += counted_ns / 1e3
-            if kernel.kind == "library":
-                around = (node.event.name for node in kernel.around())
-                if operations := list(filter(_OPERATION.match, around)):
-                    launched_by[name].append(operations)
-            copied_us += counted_ns / 1e3 if kernel.is_graph_input else 0.0
+            groups[short_name(kernel.name), kernel.kind].append((kernel, counted_ns / 1e3))
+        us_of = {group: sum(us for _, us in runs) for group, runs in groups.items()}
         is_seen = self.launches is not None
+        kind_us: dict[KernelKind, float] = defaultdict(float)
         largest = []
-        for (name, kind), times in sorted(by_name.items(), key=lambda it: -sum(it[1])):
-            operations_of = launched_by[name]
-            innermost = {of[0] for of in operations_of} if self.is_on_device else ()
+        for name, kind in sorted(us_of, key=lambda group: -us_of[group]):
+            runs = groups[name, kind]
+            kind_us[kind] += us_of[name, kind]
+            launched_by = [of for kernel, _ in runs if (of := kernel.operations())]
+            is_library = kind == "library"
+            innermost = {of[0].name for of in launched_by if is_library and self.is_on_device}
+            outermost = {of[-1].name for of in launched_by if is_library}
             largest.append(
                 KernelTime(
                     name=name,
                     kind=kind,
-                    us=sum(times),
-                    count=len(times),
+                    us=us_of[name, kind],
+                    count=len(runs),
                     operations=tuple(sorted(innermost)),
-                    within=tuple(sorted({of[-1] for of in operations_of})),
+                    within=tuple(sorted(outermost)),
                 )
             )
+        copies = (run for runs in groups.values() for run in runs if run[0].is_graph_input)
+        copied_us = sum(us for _, us in copies)
         inside = [node.event for node in self.nodes]
-        regions = [event for event in inside if _is_region(event.name)]
+        names = (CACHE_LOOKUP, COMPILED_BACKWARD)
+        regions = [it for it in inside if it.name.startswith(REGION_PREFIX) or it.name in names]
         # A wait for the device is as long as its kernels are.
         others = [(kernel.start_ns, kernel.end_ns) for kernel in self.kernels]
         if self.is_on_device:
@@ -199,10 +205,10 @@ class SeenCall:
         return KernelShare(
             device="cuda" if self.is_on_device else "cpu",
             call_us=self.us,
-            library_us=by_kind["library"] if is_seen else None,
-            generated_us=by_kind["generated"] if is_seen else None,
-            copy_us=by_kind["copy"] if is_seen else None,
-            communication_us=by_kind["communication"] if is_seen else None,
+            library_us=kind_us["library"] if is_seen else None,
+            generated_us=kind_us["generated"] if is_seen else None,
+            copy_us=kind_us["copy"] if is_seen else None,
+            communication_us=kind_us["communication"] if is_seen else None,
             graph_input_copy_us=copied_us if self.is_on_device and is_seen else None,
             launches=self.launches,
             graph_launches=self.graph_launches,
@@ -225,8 +231,26 @@ class SeenCall:
                 index[node] = len(runs)
                 us = node.event.duration_ns / 1e3
                 runs.append(InductorRun(graph=int(graph), phase=phase, us=us))
-        kernels = (_run(kernel, ns, index, runs) for kernel, ns in self._counted_once())
-        return runs, list(kernels)
+        kernels = []
+        for kernel, counted_ns in self._counted_once():
+            around = kernel.around()
+            run = next((index[node] for node in around if node in index), None)
+            is_backward = any(node.event.name.startswith(_AUTOGRAD) for node in around)
+            phase = "backward" if is_backward else "forward"
+            operations = [] if kernel.kind == "generated" else kernel.operations(index)
+            launched_by = operations[-1] if operations else None
+            kernels.append(
+                KernelRun(
+                    name=short_name(kernel.name),
+                    kind=kernel.kind,
+                    us=counted_ns / 1e3,
+                    phase=phase if run is None else runs[run].phase,
+                    operation=None if launched_by is None else launched_by.name,
+                    launch=None if launched_by is None else launched_by.number,
+                    run=run,
+                )
+            )
+        return runs, kernels
 
     def _counted_once(self) -> Iterator[tuple[Kernel, int]]:
         """Each kernel with the time that no earlier one has, up to the end of the call."""
@@ -235,26 +259,6 @@ class SeenCall:
             end = min(kernel.end_ns, self.whole.end_ns)
             yield kernel, max(0, end - max(kernel.start_ns, last))
             last = max(last, end)
-
-
-def _run(
-    kernel: Kernel, counted_ns: int, index: Mapping[_Node, int], runs: Sequence[InductorRun]
-) -> KernelRun:
-    around = kernel.around()
-    run = next((index[node] for node in around if node in index), None)
-    is_backward = any(node.event.name.startswith(_AUTOGRAD) for node in around)
-    inside = [node.event for node in takewhile(lambda node: node not in index, around)]
-    operations = [event for event in inside if _OPERATION.match(event.name)]
-    launched_by = operations[-1] if operations and kernel.kind != "generated" else None
-    return KernelRun(
-        name=short_name(kernel.name),
-        kind=kernel.kind,
-        us=counted_ns / 1e3,
-        phase=runs[run].phase if run is not None else "backward" if is_backward else "forward",
-        operation=None if launched_by is None else launched_by.name,
-        launch=None if launched_by is None else launched_by.number,
-        run=run,
-    )
 
 
 @dataclass(frozen=True)
@@ -349,15 +353,13 @@ class Repeated:
         self.restore()
 
 
-def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKernels | None:
-    """Time a call's kernels; None if this torch doesn't tell the profiler's events."""
+def measure_kernels(call: Repeated, around: Around = nullcontext) -> MeasuredKernels:
+    """Time a call's kernels."""
     times = time_calls(
         call.make, seconds=_BUDGET_S, most=_MAX_UNPROFILED, restore=call.restore, is_own_only=True
     )
     least = min(times)
     calls, event_count = _profiled(call, 1, around)
-    if not event_count:
-        return None
     # The first call under a profiler is slower: its buffers are new.
     count = min(_MAX_CALLS, _MAX_EVENTS // event_count, max(_MIN_CALLS, int(_BUDGET_S / least)))
     if count:
@@ -396,26 +398,24 @@ def device_us(make: Make, restore: Restore | None, seconds: float) -> float | No
 
 
 def with_lines(share: KernelShare, call: Repeated, is_own: Callable[[str], bool]) -> KernelShare:
-    """Add the lines that compute the kernels of a call in eager mode, where torch tells them."""
+    """Add the lines that compute the kernels of a call in eager mode."""
     lines: dict[str, dict[CodeLine, None]] = defaultdict(dict)
-    seen = seen_call(call, partial(LineRanges, is_own))
-    for kernel in () if seen is None else seen.kernels:
+    for kernel in seen_call(call, partial(LineRanges, is_own)).kernels:
         if (line := kernel.line()) is not None:
             lines[short_name(kernel.name)][line] = None
     largest = (it.replace(lines=tuple(lines[it.name])) for it in share.largest)
     return share.replace(largest=tuple(largest))
 
 
-def seen_call(call: Repeated, around: Around) -> SeenCall | None:
-    """Profile a call, once it is warm; None if this torch doesn't tell the profiler's events."""
-    return next(reversed(_profiled(call, _MIN_CALLS, around)[0]), None)
+def seen_call(call: Repeated, around: Around) -> SeenCall:
+    """Profile a call, once it is warm."""
+    return _profiled(call, _MIN_CALLS, around)[0][-1]
 
 
 def _profiled(call: Repeated, count: int, around: Around) -> tuple[list[SeenCall], int]:
-    """Calls under the profiler, and how many events there are in all; none where torch doesn't tell
-    them.
+    """Calls under the profiler, and how many events there are in all.
 
-    Fewer where other work on the machine makes them long.
+    Fewer calls where other work on the machine makes them long.
     """
     held_up: list[bool] = []
     ends = perf_counter() + _PROFILED_S
@@ -480,10 +480,6 @@ def short_name(name: str) -> str:
     bare = name.removeprefix("void ").replace(_ANONYMOUS, inner)
     end = min((bare.index(mark) for mark in "<(" if mark in bare), default=len(bare))
     return bare[:end].replace(inner, _ANONYMOUS) or name
-
-
-def _is_region(name: str) -> bool:
-    return name.startswith(REGION_PREFIX) or name in (CACHE_LOOKUP, COMPILED_BACKWARD)
 
 
 def _on_device(events: Iterable[ProfiledEvent]) -> list[ProfiledEvent]:

@@ -214,7 +214,14 @@ class PeakMemory:
     def bytes(self) -> int | None:
         """Return the peak until now; None where the system doesn't tell."""
         if self._is_cuda:
-            return int(torch.cuda.max_memory_allocated()) + _kept_for_graphs()
+            # Memory that CUDA graphs work in is theirs from when they are recorded on, and counts as
+            # free in between.
+            for_graphs = sum(
+                segment["total_size"] - segment["allocated_size"]
+                for segment in torch.cuda.memory_snapshot()
+                if tuple(segment["segment_pool_id"]) != _SHARED_POOL
+            )
+            return int(torch.cuda.max_memory_allocated()) + for_graphs
         return _status_bytes("VmHWM") if self._is_reset else None
 
 
@@ -222,17 +229,6 @@ def peak_resident_bytes() -> int:
     """Return the most resident memory of this process since it began."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _kept_for_graphs() -> int:
-    """Memory that CUDA graphs work in: it is theirs from when they are recorded on, and counts as
-    free in between.
-    """
-    return sum(
-        segment["total_size"] - segment["allocated_size"]
-        for segment in torch.cuda.memory_snapshot()
-        if tuple(segment["segment_pool_id"]) != _SHARED_POOL
-    )
 
 
 def _status_bytes(name: str) -> int | None:

@@ -238,13 +238,6 @@ class _Call:
     clock: DeviceClock | None = None
     started: float = 0.0
 
-    def begin_profiler(self, graphs: GraphGlobals) -> None:
-        """Profile it."""
-        if torch_api.has_conversions():
-            self.marks.enter_context(torch_api.marked_conversions(CONVERSION_RANGE))
-        self.runs = self.marks.enter_context(graphs.watched())
-        self.profiler = RangeProfiler()
-
     def end_profiler(self) -> Iterator[Iterator[str | None]] | None:
         """End ours, if it runs; returns what it saw."""
         profiler, self.profiler = self.profiler, None
@@ -280,7 +273,15 @@ class CallWatcher:
         def add(context: Any, function: Any) -> None:
             if context not in self._by_context:
                 number, place = len(self._functions), describe(function)
-                is_deferred = _is_deferred(function)
+                called = function.forward if isinstance(function, torch.nn.Module) else function
+                is_deferred = any(
+                    is_kind(called)
+                    for is_kind in (
+                        inspect.isgeneratorfunction,
+                        inspect.iscoroutinefunction,
+                        inspect.isasyncgenfunction,
+                    )
+                )
                 watched = _Watched(number, place, context, self._begin, is_deferred=is_deferred)
                 self._by_context[context] = watched
                 self._functions.append(watched)
@@ -338,7 +339,11 @@ class CallWatcher:
         call = _Call(watched, watched.calls, frames[0], sys.exc_info()[1], self._activity, began)
         try:
             if self._graphs is not None and self._is_profile_due(watched):
-                call.begin_profiler(self._graphs)
+                if torch_api.has_conversions():
+                    marked = torch_api.marked_conversions(CONVERSION_RANGE)
+                    call.marks.enter_context(marked)
+                call.runs = call.marks.enter_context(self._graphs.watched())
+                call.profiler = RangeProfiler()
             if torch.cuda.is_initialized():
                 call.clock = DeviceClock()
         except BaseException:
@@ -435,12 +440,6 @@ class CallWatcher:
                     return
                 artifact["duration_us"] = max(artifact["duration_us"], elapsed_us)
             self._write_artifact("graphdoctor_watched_call", self._waiting.pop(0)[0])
-
-
-def _is_deferred(function: Any) -> bool:
-    called = function.forward if isinstance(function, torch.nn.Module) else function
-    tests = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
-    return any(test(called) for test in tests)
 
 
 # The steps of a training loop.

@@ -14,23 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..torch_private.torch_api import DTYPES
 from ..torch_private.torch_guards import dispatch_keys
 
-DTYPES = {
-    torch.float32: "f32",
-    torch.float64: "f64",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.bool: "b8",
-    torch.complex64: "c64",
-    torch.complex128: "c128",
-}
-"""torch's own abbreviations (``torch/fx/graph.py``, 2.13, ``dtype_abbrs``)."""
 _LENGTHS = frozenset(kind.__len__ for kind in (list, tuple, set, frozenset, deque))
 """Lengths that run no code of the program; subclasses that leave ``__len__`` as it is have it
 too."""
@@ -114,6 +100,9 @@ def value_description(value: Any) -> dict[str, Any]:
     method or code object ``place``, its file and line.
     """
     kind = type(value)
+    code: object = value.func if isinstance(value, functools.partial) else value
+    code = code.__func__ if isinstance(code, MethodType) else code
+    code = code.__code__ if isinstance(code, FunctionType) else code
     described: dict[str, Any] = {"type": _name_of(kind), "text": value_text(value)}
     if isinstance(value, Tensor):
         described |= {
@@ -130,7 +119,7 @@ def value_description(value: Any) -> dict[str, Any]:
         described["length"] = len(value)
     elif getattr(kind, "__len__", None) in _LENGTHS:
         described["length"] = len(value)
-    elif (code := _code_of(value)) is not None:
+    elif isinstance(code, CodeType):
         described["text"] = f"`{code.co_name}`"
         described["place"] = f"{code.co_filename}:{code.co_firstlineno}"
     elif isinstance(value, type):
@@ -138,13 +127,3 @@ def value_description(value: Any) -> dict[str, Any]:
     elif isinstance(value, BuiltinFunctionType):
         described["text"] = f"`{value.__name__}`"
     return described
-
-
-def _code_of(value: object) -> CodeType | None:
-    if isinstance(value, functools.partial):
-        value = value.func
-    if isinstance(value, MethodType):
-        value = value.__func__
-    if isinstance(value, FunctionType):
-        return value.__code__
-    return value if isinstance(value, CodeType) else None

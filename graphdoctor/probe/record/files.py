@@ -188,10 +188,16 @@ def _held_by_instances(files: set[str]) -> Iterator[tuple[str, str]]:
 def _held_as(
     kind: type, attributes: Mapping[str, object], files: set[str]
 ) -> Iterator[tuple[str, str]]:
-    functions = {name: _function(value) for name, value in list(attributes.items())}
-    held = {name: file for name, it in functions.items() if (file := _file_of(it)) in files}
-    # A class that the generated code defines says nothing about who made it.
-    if held and not _is_defined_in(kind, files):
+    held = {name: file for name, it in list(attributes.items()) if (file := _file_of(it)) in files}
+    # A class that the generated code defines says nothing about who made it: a function of its body
+    # has the class's name; one put into it later hasn't.
+    functions = ((name, _function(it)) for name, it in list(vars(kind).items()))
+    defined = (
+        function.__qualname__ == f"{kind.__qualname__}.{name}"
+        for name, function in functions
+        if function is not None and function.__code__.co_filename in files
+    )
+    if held and not any(defined):
         is_one = len(set(held.values())) == 1
         class_name = f"{kind.__module__}.{kind.__qualname__}"
         for name, file in held.items():
@@ -208,7 +214,7 @@ def _held_by_modules(files: set[str]) -> Iterator[tuple[str, str]]:
             # Dynamo puts names of its own there, which begin like this.
             for item in () if name.startswith("__") else (value, *_items(value)):
                 members = vars(item).values() if isinstance(item, type) else [item]
-                paths = (_file_of(_function(member)) for member in list(members))
+                paths = map(_file_of, list(members))
                 file = next((path for path in paths if path is not None), None)
                 if isinstance(item, ModuleType):
                     file = vars(item).get("__file__")
@@ -231,21 +237,9 @@ def _function(value: object) -> FunctionType | None:
     return value if isinstance(value, FunctionType) else None
 
 
-def _file_of(function: FunctionType | None) -> str | None:
+def _file_of(value: object) -> str | None:
+    function = _function(value)
     return None if function is None else function.__code__.co_filename
-
-
-def _is_defined_in(kind: type, files: set[str]) -> bool:
-    """Return whether a class was written there.
-
-    A function of its body has the class's name; one put into it later hasn't.
-    """
-    functions = ((name, _function(value)) for name, value in list(vars(kind).items()))
-    return any(
-        function.__qualname__ == f"{kind.__qualname__}.{name}"
-        for name, function in functions
-        if function is not None and function.__code__.co_filename in files
-    )
 
 
 # Files that the process reads, as Python reports through ``sys.addaudithook``, and mapped ones.
@@ -286,10 +280,8 @@ class Reads:
     def __init__(self) -> None:
         self._since_ns = time.time_ns()
         self._modules: dict[str, str] = {}
-        if torch_api.keep_from_compiling(_note):
-            sys.addaudithook(_note)
-        else:
-            _unseen.add("reads")
+        torch_api.keep_from_compiling(_note)
+        sys.addaudithook(_note)
         # After it, because importing Dynamo names a folder of caches in the environment.
         self._before, self._environment = set(sys.modules), dict(os.environ)
 

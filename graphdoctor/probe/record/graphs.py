@@ -90,19 +90,20 @@ def tensor_op_count(gm: GraphModule) -> int:
     of a tuple of results, arithmetic on sizes and tensors that Dynamo makes from numbers don't
     count: none is a tensor operation in eager mode.
     """
-    return sum(_tensor_ops_of(node, gm) for node in gm.graph.nodes if node.op in _CALLS)
-
-
-def _tensor_ops_of(node: Node, gm: GraphModule) -> int:
-    attributes = (it for it in node.all_input_nodes if it.op == "get_attr")
-    parts = (getattr(gm, str(attribute.target), None) for attribute in attributes)
-    if bodies := [part for part in parts if isinstance(part, GraphModule)]:
-        return sum(map(tensor_op_count, bodies))
-    is_item = node.args and getattr(node.target, "__name__", None) == "getitem"
-    base = node.args[0] if is_item else None
-    if isinstance(base, Node) and isinstance(node_value(base), (tuple, list)):
-        return 0
-    return _has_tensor(node_value(node)) and not is_number_made_tensor(node)
+    count = 0
+    for node in gm.graph.nodes:
+        if node.op not in _CALLS:
+            continue
+        attributes = (it.target for it in node.all_input_nodes if it.op == "get_attr")
+        parts = [getattr(gm, str(name), None) for name in attributes]
+        if bodies := [part for part in parts if isinstance(part, GraphModule)]:
+            count += sum(map(tensor_op_count, bodies))
+            continue
+        is_item = node.args and getattr(node.target, "__name__", None) == "getitem"
+        base = node.args[0] if is_item else None
+        if not (isinstance(base, Node) and isinstance(node_value(base), (tuple, list))):
+            count += _has_tensor(node_value(node)) and not is_number_made_tensor(node)
+    return count
 
 
 def _has_tensor(value: object) -> bool:
@@ -112,8 +113,7 @@ def _has_tensor(value: object) -> bool:
 
 
 def _described_input(node: Node) -> GraphInput:
-    value = node_value(node)
-    source = placeholder_source(node)
+    value, source = node_value(node), placeholder_source(node)
     if not isinstance(value, Tensor):
         is_symbol = isinstance(value, _SYMBOLS)
         return GraphInput(name=node.name, source=source, kind="symbol" if is_symbol else "other")
@@ -187,11 +187,12 @@ class CodegenRecorder:
         """
         stacks: dict[tuple[Place, ...], int] = {}
 
-        def stack_of(node: Node) -> int | None:
+        def place_of(node: Node) -> dict[str, object]:
             stack = tuple(place for place in places_in(node.stack_trace) if is_user_file(place[0]))
             for file, _, _ in stack:
                 self._want_file(file)
-            return stacks.setdefault(stack, len(stacks)) if stack else None
+            number = stacks.setdefault(stack, len(stacks)) if stack else None
+            return {"stack": number, "module": node_module(node)}
 
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         index = {node: number for number, node in enumerate(nodes)}
@@ -203,12 +204,9 @@ class CodegenRecorder:
             places = sorted(index[node] for node in computed if node in index)
             operations = tuple(place for place in places if not is_view(nodes[place]))
             kernels.append(kernel.replace(operations=operations or tuple(places)))
-        self.factor_dtypes |= {kernel.dtype for kernel in kernels if kernel.dtype is not None}
-        self.elementwise.update(*(kernel.elementwise or () for kernel in kernels))
-        described = [
-            {**_operation(node, kernels_of), "stack": stack_of(node), "module": node_module(node)}
-            for node in nodes
-        ]
+            self.factor_dtypes.update(filter(None, [kernel.dtype]))
+            self.elementwise.update(kernel.elementwise or ())
+        described = [_operation(node, kernels_of) | place_of(node) for node in nodes]
         partition = None
         if self._partitions is not None and graph.phase == "forward":
             partition = self._partitions.take()
@@ -220,7 +218,7 @@ class CodegenRecorder:
             "partition": None
             if partition is None
             else {
-                "saved": [_saved(kept, stack_of) for kept in partition.kept],
+                "saved": [_saved(kept, place_of) for kept in partition.kept],
                 "recomputed": dict(Counter(map(torch_codegen.operation_of, partition.recomputed))),
                 "draws_random": partition.draws_random,
             },
@@ -228,22 +226,22 @@ class CodegenRecorder:
         }
 
 
-def _saved(kept: KeptTensor, stack_of: Callable[[Node], int | None]) -> dict[str, object]:
-    node, is_argument = kept.node, kept.is_argument
-    # Of an item of what an operation returns, the operation if it isn't known to be of another.
-    is_item = node.target is operator.getitem and not node.meta.get("original_aten")
-    source = node.all_input_nodes[0] if is_item and not is_argument else node
-    value = node.meta["val"]
+def _saved(kept: KeptTensor, place_of: Callable[[Node], dict[str, object]]) -> dict[str, object]:
+    node, value = kept.node, kept.node.meta["val"]
+    made: dict[str, object] = dict.fromkeys(("operation", "stack", "module"))
+    if not kept.is_argument:
+        # Of an item of what an operation returns, the operation if it isn't known to be of another.
+        is_item = node.target is operator.getitem and not node.meta.get("original_aten")
+        source = node.all_input_nodes[0] if is_item else node
+        made = {"operation": torch_codegen.operation_of(source), **place_of(node)}
     shape = ", ".join(map(str, torch_codegen.shape(value) or value.shape))
     return {
         "name": kept.name,
-        "operation": None if is_argument else torch_codegen.operation_of(source),
         "tensor": f"{dtype_text(value.dtype)}[{shape}]",
         "bytes": torch_codegen.value_bytes(node),
-        "is_argument": is_argument,
+        "is_argument": kept.is_argument,
         "is_cheap": kept.is_cheap,
-        "stack": None if is_argument else stack_of(node),
-        "module": None if is_argument else node_module(node),
+        **made,
     }
 
 

@@ -13,19 +13,25 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from functools import lru_cache
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch.nn import Module
 
 from ..torch_private import torch_guards
-from ..torch_private.torch_api import Undo, frames_above_compile, name_of, stack_of, write_artifact
+from ..torch_private.torch_api import (
+    Failures,
+    Undo,
+    frames_above_compile,
+    name_of,
+    stack_of,
+    write_artifact,
+)
 from .describe import value_description
 from .files import is_user_file
 from .listener import TraceListener, stack_entries
@@ -53,6 +59,12 @@ _COMPARABLE = frozenset(
 )
 """Guards whose failure leaves the values below to be compared."""
 
+_STATELESS = frozenset(
+    {"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DEVICE", "DUAL_LEVEL_MATCH"}
+)
+"""Guards on process-wide state that have a name here; others are ``AMBIENT``."""
+
+_SOURCE = re.compile(r"[LG]\['\w+'\](?:\.\w+(?:\(\))?|\[[^\[\]]+\])*")
 _PLACE = re.compile(r"# (\S+):(\d+) in (\S+)")
 _FOREIGN = ("G['__builtins_dict__", "G['__import_torch")
 """Sources of Python's and torch's own globals, which no program changes from call to call."""
@@ -72,27 +84,24 @@ _Place = tuple[str, int, str]
 """File, line and function."""
 
 
-class _Compiled(NamedTuple):
-    """Lines and values by source when an entry was compiled."""
-
-    lines: dict[str, _Place]
-    values: dict[str, dict[str, Any]]
+_Values = dict[str, dict[str, Any]]
+_Compiled = tuple[dict[str, _Place], _Values]
+"""Lines and described values by source when an entry was compiled."""
 
 
-class _Now:
+class _Now(dict[str, Any]):
     """The new values of a frame by source, each evaluated once; ``_UNKNOWN`` where they have
     none.
     """
 
     def __init__(self, f_locals: Any) -> None:
+        super().__init__()
         self.f_locals = f_locals
         self.scope: dict[str, Any] = {}
-        self._values: dict[str, Any] = {}
 
-    def of(self, source: str) -> Any:
-        if source not in self._values:
-            self._values[source] = _evaluated(source, self.scope)
-        return self._values[source]
+    def __missing__(self, source: str) -> Any:
+        self[source] = value = _evaluated(source, self.scope)
+        return value
 
 
 class RecompileRecorder:
@@ -102,8 +111,8 @@ class RecompileRecorder:
         self._listener = listener
         self._places: dict[_Place, _Place] = {}
         self._compiled: WeakKeyDictionary[Any, _Compiled] = WeakKeyDictionary()
-        self.failures: Counter[str] = Counter()
-        """Exceptions that were survived here, by type name; the session reports them as a gap."""
+        self.failures = Failures()
+        """The session reports them as a gap."""
 
     def install(self) -> Undo:
         """Begin to listen.
@@ -111,35 +120,36 @@ class RecompileRecorder:
         Raises:
             AttributeError, ImportError: This torch lacks a place of the hooks.
         """
-        ends = ExitStack()
-        ends.callback(self._compiled.clear)
-        hooks = {"on_built": self._on_built, "on_recompile": self._on_recompile}
-        for undo in torch_guards.watch_guards(**hooks):
-            ends.callback(undo)
-        return ends.close
+        undo = torch_guards.watch_guards(on_built=self._on_built, on_recompile=self._on_recompile)
+
+        def stop() -> None:
+            undo()
+            self._compiled.clear()
+
+        return stop
 
     # While a frame is being compiled.
 
     def _on_built(self, guard_manager: Any, output_graph: Any) -> None:
-        try:
+        with self.failures.survived():
             self._compiled[guard_manager] = self._look(guard_manager, output_graph)
-        except Exception as error:  # noqa: BLE001 - no error of ours may reach the program that is being compiled
-            self.failures[type(error).__name__] += 1
 
     def _look(self, guard_manager: Any, output_graph: Any) -> _Compiled:
-        compiled = _Compiled({}, {})
-        scope: dict[str, Any] | None = None
+        lines: dict[str, _Place] = {}
+        values: _Values = {}
+        scope = torch_guards.guard_scope(guard_manager, output_graph.local_scope)
         for guard in output_graph.guards:
             source = name_of(guard)
             if not source or source.startswith(_FOREIGN):
                 continue
             if (place := self._user_place(guard.user_stack)) is not None:
-                compiled.lines.setdefault(source, place)
-            if _is_worth_keeping(source, torch_guards.guard_kinds(guard)):
-                scope = scope or torch_guards.guard_scope(guard_manager, output_graph.local_scope)
-                if (value := _evaluated(source, scope)) is not _UNKNOWN:
-                    compiled.values[source] = value_description(value)
-        return compiled
+                lines.setdefault(source, place)
+            # The kinds that it became, and the one that Dynamo asked for.
+            kinds = {*(guard.guard_types or ()), guard.create_fn_name()}
+            is_kept = _is_worth_keeping(source, kinds)
+            if is_kept and (value := _evaluated(source, scope)) is not _UNKNOWN:
+                values[source] = value_description(value)
+        return lines, values
 
     def _user_place(self, stack: Any) -> _Place | None:
         """Return the innermost user line of a guard's stack; without one, the innermost line."""
@@ -153,18 +163,27 @@ class RecompileRecorder:
     # At a recompile.
 
     def _on_recompile(self, entries: list[Any], frame: Any) -> None:
-        try:
+        with self.failures.survived():
             write_artifact("graphdoctor_recompile", self._compare(entries, frame))
-        except Exception as error:  # noqa: BLE001 - as above
-            self.failures[type(error).__name__] += 1
 
     def _compare(self, entries: list[Any], frame: Any) -> dict[str, Any]:
         now = _Now(frame.f_locals)
         code: CodeType = frame.f_code
+        compared = []
         failed = [(entry, self._failed(entry, now)) for entry in entries[:_MAX_ENTRIES]]
-        compared = [
-            self._compared(entry, items, now, code) for entry, items in _worth_writing(failed)
-        ]
+        for entry, guards in _worth_writing(failed):
+            shown = guards[:_MAX_FAILED]
+            compiled = self._compiled.get(entry.guard_manager, ({}, {}))
+            for item in shown:
+                self._complete(item, compiled, now)
+                if item["leaf"] == "RELATION":
+                    printed = _printed_place(item["text"][0], code.co_filename)
+                    item["line"] = printed or item.get("line")
+                if (line := item.get("line")) is not None:
+                    self._listener.want_source(*line)
+            hidden = len(guards) - len(shown)
+            numbered = {"compile_id": str(entry.compile_id), "failed": shown, "hidden": hidden}
+            compared.append(numbered)
         caller, loops = self._caller()
         # The entry that the function's last call used comes first; none if its failed guards are
         # unknown.
@@ -176,58 +195,46 @@ class RecompileRecorder:
             "stack_names": [name for name in code.co_varnames if name.startswith("___stack")],
         }
 
-    def _compared(
-        self, entry: Any, failed: list[_Failed], now: _Now, code: CodeType
-    ) -> dict[str, Any]:
-        shown = failed[:_MAX_FAILED]
-        for item in shown:
-            self._complete(item, self._compiled.get(entry.guard_manager), now)
-            if item["leaf"] == "RELATION":
-                item["line"] = _printed_place(item["text"][0], code.co_filename) or item.get("line")
-            if (line := item.get("line")) is not None:
-                self._listener.want_source(*line)
-        compile_id = getattr(entry, "compile_id", None)
-        compile_id = None if compile_id is None else str(compile_id)
-        return {"compile_id": compile_id, "failed": shown, "hidden": len(failed) - len(shown)}
-
     def _failed(self, entry: Any, now: _Now) -> list[_Failed]:
         manager = entry.guard_manager
         root = torch_guards.guard_root(manager)
         if root is None:
-            reason = getattr(manager, "invalidation_reason", "its guards are gone")
-            return [_failure("ENTRY_GONE", text=[str(reason)])]
+            return [_failure("ENTRY_GONE", text=[manager.invalidation_reason])]
         now.scope = torch_guards.guard_scope(manager, now.f_locals)
-        failed = [
-            _failure(kind, text=text)
-            for kind, text in torch_guards.failed_root_guards(root, now.f_locals)
-        ]
+        failed = []
+        for leaf in root.get_leaf_guards():
+            # The relational ones aren't callable, and keep state.
+            if callable(leaf) and leaf(now.f_locals) is False:
+                kind = type(leaf).__name__
+                kind = kind if kind in _STATELESS else "AMBIENT"
+                failed.append(_failure(kind, text=leaf.verbose_code_parts()))
         failed += _failed_relations(root, now)
-        failed += _without_consequences(list(_failed_below(root, now, self._compiled.get(manager))))
+        _, before = self._compiled.get(manager, ({}, {}))
+        failed += _without_consequences(list(_failed_below(root, now, before)))
         return failed or ([] if root.check(now.f_locals) else _failed_aliasing(manager, now))
 
-    def _complete(self, item: _Failed, compiled: _Compiled | None, now: _Now) -> None:
+    def _complete(self, item: _Failed, compiled: _Compiled, now: _Now) -> None:
         source = item["source"]
+        lines, values = compiled
         if item["leaf"] == "GLOBAL_STATE":
             item["now"] = torch_guards.global_state()
         elif item["leaf"] == "DEFAULT_DEVICE":
             item["now"] = {"text": str(torch.get_default_device())}
         if source is None:
-            if compiled is not None and "sizes" in item:
-                sizes = {name: _old_size(name, compiled) for name in item["sizes"]}
+            if "sizes" in item:
+                sizes = {name: _old_size(name, values) for name in item["sizes"]}
                 item["then"] = {name: size for name, size in sizes.items() if size is not None}
-                lines = (_of_nearest(name, compiled.lines) for name in sizes)
-                item["line"] = next(filter(None, lines), None)
+                places = (_of_nearest(name, lines) for name in sizes)
+                item["line"] = next(filter(None, places), None)
             return
-        if (value := now.of(source)) is not _UNKNOWN:
+        if (value := now[source]) is not _UNKNOWN:
             item["now"] = value_description(value)
             path = source.removeprefix(_OF_CLASS)
             wholes = (path[: match.start()] for match in re.finditer(r"[.\[)]", path))
-            item["is_of_module"] = any(isinstance(now.of(whole), Module) for whole in wholes)
-        if compiled is not None:
-            is_object = item["leaf"] in _OBJECT_GUARDS
-            values = compiled.values
-            item["then"] = _of_nearest(source, values) if is_object else values.get(source)
-            item["line"] = _of_nearest(source, compiled.lines)
+            item["is_of_module"] = any(isinstance(now[whole], Module) for whole in wholes)
+        is_object = item["leaf"] in _OBJECT_GUARDS
+        item["then"] = _of_nearest(source, values) if is_object else values.get(source)
+        item["line"] = _of_nearest(source, lines)
 
     def _caller(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         frames = list(frames_above_compile(self._listener.outside))
@@ -235,24 +242,15 @@ class RecompileRecorder:
         loops: dict[str, str] = {}
         # The outermost loop first: epoch before step.
         for user in reversed(users):
-            loops |= self._loop_values(user)
+            context = self._listener.sources.context(*_place_of(user))
+            for around in reversed(context.enclosing if context else ()):
+                counted = _counted_names(around.text) if around.kind in ("for", "while") else ()
+                values = {name: user.f_locals.get(name) for name in counted}
+                loops |= {name: str(it) for name, it in values.items() if type(it) is int}
             self._listener.want_file(user.f_code.co_filename)
         if users:
             self._listener.want_source(*_place_of(users[0]))
         return stack_entries(stack_of(frames)), loops
-
-    def _loop_values(self, frame: FrameType) -> dict[str, str]:
-        """Return the counters of the loops around a frame's line: ``{"step": "17"}``."""
-        context = self._listener.sources.context(*_place_of(frame))
-        loops = [
-            loop for loop in (context.enclosing if context else ()) if loop.kind in ("for", "while")
-        ]
-        values = {
-            name: frame.f_locals.get(name)
-            for loop in reversed(loops)
-            for name in _counted_names(loop.text)
-        }
-        return {name: str(value) for name, value in values.items() if type(value) is int}
 
 
 def _place_of(frame: FrameType) -> _Place:
@@ -281,24 +279,26 @@ def _evaluated(text: str, scope: dict[str, Any]) -> Any:
         return _UNKNOWN
 
 
-def _failed_below(manager: Any, now: _Now, compiled: _Compiled | None) -> Iterator[_Failed]:
+def _failed_below(manager: Any, now: _Now, before: _Values) -> Iterator[_Failed]:
     for child in torch_guards.guard_children(manager):
         source = child.get_source()
-        value = now.of(source)
+        value = now[source]
         if value is _UNKNOWN:
             # A source that isn't a Python expression (a dict's key that is an enum) says nothing.
             if _code(source) is not None:
                 yield _failure("MISSING", source)
             continue
-        failed = [
-            _failure(type(leaf).__name__, source, leaf.verbose_code_parts())
-            for leaf in child.get_leaf_guards()
-            if callable(leaf) and _is_failed(leaf, value)
-        ]
+        failed = []
+        for leaf in filter(callable, child.get_leaf_guards()):
+            # The length of None, say, raises: the guard on the type before it has failed.
+            with suppress(Exception):
+                if leaf(value) is False:
+                    kind, text = type(leaf).__name__, leaf.verbose_code_parts()
+                    failed.append(_failure(kind, source, text))
         if any(item["leaf"] == "TYPE_MATCH" for item in failed):
             # What isn't a list has no length to compare: 2.15 calls that another one.
             failed = [item for item in failed if item["leaf"] != "LENGTH_CHECK"]
-        then = compiled.values.get(source) if compiled else None
+        then = before.get(source)
         if not failed and then is not None and torch_guards.is_dict_manager(child):
             described = value_description(value)
             if any(then.get(part) != described.get(part) for part in ("type", "keys")):
@@ -306,35 +306,31 @@ def _failed_below(manager: Any, now: _Now, compiled: _Compiled | None) -> Iterat
         yield from failed
         # Below another type or object there is nothing to compare with.
         if all(item["leaf"] in _COMPARABLE for item in failed):
-            yield from _failed_below(child, now, compiled)
-
-
-def _is_failed(leaf: Any, value: Any) -> bool:
-    try:
-        return leaf(value) is False
-    except Exception:  # noqa: BLE001 - the length of None, say: the guard on the type before it has failed
-        return False
+            yield from _failed_below(child, now, before)
 
 
 def _failed_relations(root: Any, now: _Now) -> Iterator[_Failed]:
     """Conditions on dynamic sizes, each by itself: torch keeps them as one guard."""
-    for part in torch_guards.relation_guards(root):
+    leaves = root.get_epilogue_lambda_guards()
+    for part in [part for leaf in leaves for part in leaf.verbose_code_parts()]:
         # A value of another kind has no such size; its own guard reports it.
         if _evaluated(part, now.scope) is False:
+            sources = dict.fromkeys(_SOURCE.findall(re.split(r"\s+# ", part, maxsplit=1)[0]))
+            values = {source: now[source] for source in sources}
             sizes = {
                 source: value_description(value)
-                for source in torch_guards.sources_in(part)
-                if (value := now.of(source)) is not _UNKNOWN
+                for source, value in values.items()
+                if value is not _UNKNOWN
             }
             yield _failure("RELATION", text=[part], sizes=sizes)
 
 
 def _failed_aliasing(manager: Any, now: _Now) -> list[_Failed]:
     first: dict[int, str] = {}
-    for named in getattr(manager, "no_tensor_aliasing_sources", None) or ():
+    for named in manager.no_tensor_aliasing_sources:
         # Before 2.15, they are names.
         source = named if isinstance(named, str) else name_of(named)
-        value = now.of(source)
+        value = now[source]
         if value is not _UNKNOWN and (other := first.setdefault(id(value), source)) != source:
             return [_failure("NO_TENSOR_ALIASING", source, other=other)]
     return []
@@ -401,12 +397,12 @@ def _of_nearest(source: str, table: dict[str, Any]) -> Any:
     return table.get(source)
 
 
-def _old_size(source: str, compiled: _Compiled) -> Any:
+def _old_size(source: str, values: _Values) -> Any:
     """Return the size that a dynamic dim had at compile time: ``L['x'].size()[0]``."""
     for method, field in ((".size()[", "shape"), (".stride()[", "stride")):
         tensor, separator, index = source.partition(method)
         if separator and index[:-1].isdigit():
-            sizes = compiled.values.get(tensor, {}).get(field) or []
+            sizes = values.get(tensor, {}).get(field) or []
             return dict(enumerate(sizes)).get(int(index[:-1]))
     return None
 

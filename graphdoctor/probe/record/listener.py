@@ -148,8 +148,9 @@ class TraceListener(torch_trace.TraceLooker):
         for entry in caller:
             self.want_file(entry["file"])
         innermost = stack[-1]
-        file = torch_trace.interned_by_number().get(innermost.get("filename", -1))
-        if file is None:
+        file_number = innermost.get("filename")
+        names = (name for name, number in torch_trace.interned().items() if number == file_number)
+        if (file := next(names, None)) is None:
             return
         line, name = innermost["line"], innermost["name"]
         self.want_source(file, line, name)
@@ -209,21 +210,18 @@ class TraceListener(torch_trace.TraceLooker):
         for entry in entries:
             self.want_source(entry["file"], entry["line"], entry["function"])
         gb_type = getattr(error, "gb_type", None)
-        if entries and str(gb_type).startswith(_BRANCH):
-            self._widen_to_condition(entries[-1])
+        if entries and str(gb_type).startswith(_BRANCH) and "column" in entries[-1]:
+            # To the whole condition.
+            entry = entries[-1]
+            text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")
+            column = len(text[: entry["column"] - 1].encode())
+            operation = self.sources.boolean_operation(entry["file"], entry["line"], column)
+            if operation is not None:
+                start, end = operation
+                entry["column"] = _characters(text, start) + 1
+                entry["end_column"] = None if end is None else _characters(text, end) + 1
         seen = {"of": of, "type": type(error).__qualname__, "gb_type": gb_type, "stack": entries}
         write_artifact("graphdoctor_stack", seen)
-
-    def _widen_to_condition(self, entry: dict[str, Any]) -> None:
-        if "column" not in entry:
-            return
-        text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")
-        column = len(text[: entry["column"] - 1].encode())
-        operation = self.sources.boolean_operation(entry["file"], entry["line"], column)
-        if operation is not None:
-            start, end = operation
-            entry["column"] = _characters(text, start) + 1
-            entry["end_column"] = None if end is None else _characters(text, end) + 1
 
     def write_sources(self) -> None:
         """Record what surrounds the lines seen since the last time, and the files not recorded

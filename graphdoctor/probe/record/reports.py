@@ -92,11 +92,11 @@ def describe_environment(device_name: str | None, own_names: tuple[str, ...] = (
 def report_environment(
     events: EventFile, device_name: str | None, own_names: Iterable[str] = ()
 ) -> None:
-    """Report where the target runs, and what this torch lacks."""
-    missing = torch_api.missing()
+    """Report where the target runs, and whether this torch writes a trace."""
     events.write("environment", describe_environment(device_name, imported_names(own_names)))
-    for name, purpose in missing.items():
-        events.gap("missing_torch_name", f"This torch has no {name}: {purpose} is not available.")
+    if not torch_api.trace_logger().handlers:
+        message = "This torch has no handler on the logger torch.__trace: there is no trace log."
+        events.gap("missing_torch_name", message)
 
 
 def device_name(*, may_start: bool = False) -> str | None:
@@ -183,12 +183,6 @@ def unrecorded_gap(reasons: Sequence[str]) -> Gap:
     return "unrecorded_compile", f"{what} {'; '.join(reasons)}"
 
 
-def hook_gap(what: str, error: Exception) -> Gap:
-    """Say that a hook can't be installed in this torch."""
-    reason = f"{type(error).__name__}: {error}"
-    return "missing_torch_name", f"graphdoctor can't record {what} with this torch ({reason})."
-
-
 @contextmanager
 def hooking(events: EventFile, what: str) -> Iterator[None]:
     """Make a gap of a hook that can't be installed in this torch; no error of ours may reach the
@@ -197,7 +191,9 @@ def hooking(events: EventFile, what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - see the docstring
-        events.gap(*hook_gap(what, error))
+        reason = f"{type(error).__name__}: {error}"
+        message = f"graphdoctor can't record {what} with this torch ({reason})."
+        events.gap("missing_torch_name", message)
 
 
 Install = tuple[str, Callable[[], object]]

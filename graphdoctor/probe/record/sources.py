@@ -158,7 +158,10 @@ class _Scope:
         self._statement = statement
         *self._outer, self._inner = (node for node in path if isinstance(node, _SCOPES))
         body = [] if isinstance(self._inner, ast.Lambda) else self._inner.body
-        self._before = _Flow(body, _parameters(self._inner)).before.get(statement, set())
+        before = _Flow(body, _parameters(self._inner)).before.get(statement, set())
+        deletes = (node for node in _nodes_of(self._inner) if isinstance(node, ast.Delete))
+        # Where the scope deletes a name, before it or after it, isn't looked at.
+        self._before = before - {name for node in deletes for name in _all_targets(*node.targets)}
 
     def _has(self, name: str) -> bool:
         if name in _bindings(self._inner):
@@ -257,8 +260,8 @@ _Bound = _Names | None
 
 
 class _Flow:
-    """The names that are certainly bound before each statement of a body; none where it is never
-    reached.
+    """The names that are certainly bound before each statement of a body, unless they are deleted;
+    none where it is never reached.
     """
 
     def __init__(self, body: Iterable[ast.stmt], bound: _Names) -> None:
@@ -276,8 +279,6 @@ class _Flow:
         match statement:
             case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
                 return None
-            case ast.Delete(targets=targets):
-                return bound - _all_targets(*targets)
             case ast.If(body=body, orelse=otherwise):
                 return _either(self._run(body, bound), self._run(otherwise, bound))
             case ast.With(items=items) | ast.AsyncWith(items=items):
@@ -289,15 +290,14 @@ class _Flow:
             case ast.Match(cases=cases):
                 for case in cases:
                     self._run(case.body, bound | _all_targets(case.pattern))
-                return bound - _removed(statement)
+                return bound
             case ast.For() | ast.AsyncFor() | ast.While():
-                # The body may not run at all, and may remove names.
-                left = bound - _removed(statement)
-                self._run(statement.body, left | _all_targets(getattr(statement, "target", None)))
-                self._run(statement.orelse, left)
-                return left
+                # The body may not run at all.
+                self._run(statement.body, bound | _all_targets(getattr(statement, "target", None)))
+                self._run(statement.orelse, bound)
+                return bound
             case ast.Try() | ast.TryStar():
-                return self._after_try(statement, bound, bound - _removed(statement))
+                return self._after_try(statement, bound)
             case ast.AnnAssign(value=None):
                 return bound
             case ast.Assign(targets=targets):
@@ -306,22 +306,17 @@ class _Flow:
                 return bound | _all_targets(target)
         return bound | _targets(statement)
 
-    def _after_try(self, statement: ast.Try | ast.TryStar, bound: _Names, left: _Names) -> _Bound:
-        """``left``: what is bound wherever the body ends."""
+    def _after_try(self, statement: ast.Try | ast.TryStar, bound: _Names) -> _Bound:
         whole = self._run(statement.orelse, self._run(statement.body, bound))
         for handler in statement.handlers:
             name = {handler.name} if handler.name else set()
-            handled = self._run(handler.body, left | name)
+            handled = self._run(handler.body, bound | name)
             # Python removes the name when the handler ends.
             whole = _either(whole, None if handled is None else handled - name)
         after = None if whole is None else self._run(statement.finalbody, whole)
-        self._run(statement.finalbody, left)
+        # The body may end anywhere.
+        self._run(statement.finalbody, bound)
         return after
-
-
-def _removed(statement: ast.stmt) -> _Names:
-    deletes = (node for node in ast.walk(statement) if isinstance(node, ast.Delete))
-    return {name for node in deletes for name in _all_targets(*node.targets)}
 
 
 def _either(names: _Bound, others: _Bound) -> _Bound:

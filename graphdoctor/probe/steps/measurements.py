@@ -51,7 +51,6 @@ from ..measure.timing import PeakMemory, kept_bytes, settle, time_calls
 from ..record.describe import arguments_text
 from ..record.errors import type_name
 from ..record.files import is_user_file
-from ..record.reports import hook_gap
 from ..record.streams import silence
 from ..target.snapshot import FreshCopies, RandomState, State, restorer
 from ..target.targets import Call
@@ -148,11 +147,9 @@ def _measure_guards(workload: Workload, call: Call) -> None:
         raise UnmeasuredError(_PROFILED)
     with RandomState(), _steady(workload, make):
         times = time_calls(make, seconds=_CALL_BUDGET_S, most=200, least=5)
-        reason, searches = _PROFILED, None
-        if not torch_api.is_profiling():
-            reason, searches = "this torch doesn't tell the profiler's ranges", time_searches(make)
+        searches = None if torch_api.is_profiling() else time_searches(make)
         if searches is None:
-            gap(f"Guard checks were timed only by repeating them: {reason}.")
+            gap(f"Guard checks were timed only by repeating them: {_PROFILED}.")
         timer = CheckTimer(workload.compiled_code)
         entries = timer.run(make)
     cost: dict[str, Any] = {
@@ -177,11 +174,9 @@ def _measure_kernels(workload: Workload, call: Call) -> None:
         with _steady(workload, compiled):
             has_codegen = is_profile and workload.codegen is not None
             measured = measure_kernels(compiled, graph_runs_marked if has_codegen else nullcontext)
-            if measured is not None and is_profile and measured.best.graph_launches:
-                one_by_one = _one_by_one(workload, lambda: seen_call(compiled, graph_runs_marked))
+            if is_profile and measured.best.graph_launches:
+                one_by_one = _one_by_one(lambda: seen_call(compiled, graph_runs_marked))
                 measured = replace(measured, one_by_one=one_by_one)
-        if measured is None:
-            raise UnmeasuredError("this torch doesn't tell the profiler's events")
         share = measured.share()
         if not workload.is_compiled:
             # A mode of the program's own may not bear another; lines are worth no measurement.
@@ -198,9 +193,7 @@ def _measure_kernels(workload: Workload, call: Call) -> None:
                 profiled_us=measured.best.us,
                 runs=tuple(runs),
                 kernels=tuple(kernels),
-                eager=None
-                if eager is None
-                else EagerCall(
+                eager=EagerCall(
                     times_us=tuple(eager.times_us),
                     kernels_us=eager.share().kernels_us,
                     launches=eager.best.launches,
@@ -250,7 +243,7 @@ def _measure_memory(workload: Workload, call: Call) -> None:
             # A CUDA graph keeps tensors where it kept those of the call before, so they wouldn't be
             # new.
             has_graphs = workload.cuda_graphs is not None
-            saved_bytes = _one_by_one(workload, saved) if has_graphs else saved()
+            saved_bytes = _one_by_one(saved) if has_graphs else saved()
         eager_saved_bytes = kept_bytes(lambda: workload.forward(call, is_eager=True))
         compiled.restore()
     measured = MeasuredMemory(
@@ -281,15 +274,9 @@ def _repeated(workload: Workload, call: Call) -> Repeated:
     return Repeated(make, restorer(call, make) or (lambda: None))
 
 
-def _one_by_one(workload: Workload, measure: Callable[[], _Measured]) -> _Measured | None:
-    """Measure while what CUDA graphs launch at once is launched kernel by kernel; None if this
-    torch can't.
-    """
-    try:
-        undo = launch_one_by_one()
-    except AttributeError as error:
-        workload.events.gap(*hook_gap("what is in CUDA graphs", error))
-        return None
+def _one_by_one(measure: Callable[[], _Measured]) -> _Measured:
+    """Measure while what CUDA graphs launch at once is launched kernel by kernel."""
+    undo = launch_one_by_one()
     try:
         return measure()
     finally:

@@ -21,10 +21,10 @@ from torch.nn import Module, ModuleDict, ModuleList, Sequential
 
 from ...facts.recording import RepeatedBlocks
 from ...wording import near_names
-from ..record.describe import DTYPES
 from ..record.errors import RequestError, first_line
 from ..torch_private import torch_config
 from ..torch_private.torch_api import (
+    DTYPES,
     compiled_entry,
     is_compiled_by_its_forward,
     names_of,

@@ -1,7 +1,7 @@
 """Private names of torch that graphdoctor uses, and differences between its versions; this folder
 has the others. Attributes of torch's are replaced here until that is undone.
 
-Each survives a missing name, which ``missing()`` lists as a gap. Seen on 2.11.0, 2.13.0 and 2.15.0.
+Seen on 2.11.0, 2.13.0 and 2.15.0.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-import pkgutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import WRAPPER_UPDATES, partial, wraps
+from functools import WRAPPER_UPDATES, wraps
+from importlib import import_module
 from pathlib import Path
 from traceback import FrameSummary
 from types import FrameType, FunctionType
@@ -22,55 +23,23 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch._logging._internal import trace_structured
 from torch.nn import Module
+from torch.utils import _dtype_abbrs
 
 from ...facts.recording import SwitchKind
 from ..events import json_text
 from ..wire import CacheCounts
 from .imports import hide_callers
 
-TRACE_LOGGER_NAME = "torch.__trace"
-"""Logger of the structured trace: ``torch/_logging/_internal.py``, 2.13 (``trace_log``)."""
-
 _META_LOGGER_NAME = "torch._subclasses.fake_tensor"
 _META_FAILED = "failed while attempting to run meta for"
 """``torch/_subclasses/fake_tensor.py``, 2.13 (``_dispatch_impl``): logs an exception before it
 raises it again."""
 
-_FRAME_SKIP_LOGGER_NAME = "torch._dynamo.convert_frame.__graph_breaks"
-"""``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic
-execution is only written while this artifact logger is enabled for DEBUG."""
-
 _NO_COMPILE, _NO_DYNAMO = "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"
 _CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
 _EVAL_FRAME = str(Path("_dynamo", "eval_frame.py"))
-
-_REQUIRED = {
-    "torch._logging.trace_structured": "our own records in the trace log",
-    "torch._dynamo.list_backends": "the list of backends",
-    "torch._dynamo.exc.TorchDynamoException": "telling torch.compile's errors from the program's own",
-    "torch._dynamo.convert_frame.register_bytecode_hook": "the cost of guard checks",
-    "torch._dynamo.eval_frame._debug_get_cache_entry_list": "the cost of guard checks",
-    "torch._C._dynamo.guards.RootGuardManager": "the cost of guard checks",
-    "torch.utils._pytree.tree_leaves": "tensors inside outputs",
-    "torch.utils._pytree.tree_map": "moving inputs to a device",
-}
-
-
-def lookup(dotted: str) -> Any:
-    """Find the object at a dotted path below torch; None when this torch lacks it."""
-    with suppress(ImportError, AttributeError):
-        return pkgutil.resolve_name(dotted)
-    return None
-
-
-def missing() -> dict[str, str]:
-    """List private names that this torch lacks, with what is lost without each."""
-    absent = {dotted: purpose for dotted, purpose in _REQUIRED.items() if lookup(dotted) is None}
-    if not trace_logger().handlers:
-        absent[f"handler on the logger {TRACE_LOGGER_NAME}"] = "the trace log itself"
-    return absent
-
 
 # Replacing.
 
@@ -112,7 +81,7 @@ def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool =
     if is_traced:
         keep_from_compiling(replacement)
         keep_from_compiling(around)
-        keep_all_from_compiling(survived)
+        keep_from_compiling(survived, has_callees=True)
     return put_in_place(owner, name, classmethod(replacement) if is_of_class else replacement)
 
 
@@ -141,6 +110,18 @@ def look_on(
     return wrap(owner, name, around, is_traced=is_traced)
 
 
+class Failures(Counter[str]):
+    """Counts errors of ours that may not reach the program, by type name."""
+
+    @contextmanager
+    def survived(self) -> Iterator[None]:
+        """Count what is raised meanwhile, and go on."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - see the class
+            self[type(error).__name__] += 1
+
+
 def survived(call: Callable[..., object], *args: Any) -> None:
     """Call a function of ours; no error of ours may reach the program."""
     with suppress(Exception):
@@ -151,45 +132,22 @@ def survived(call: Callable[..., object], *args: Any) -> None:
 
 
 def trace_logger() -> logging.Logger:
-    """Return the logger that every structured record goes through."""
-    return logging.getLogger(TRACE_LOGGER_NAME)
-
-
-def switched_loggers() -> tuple[logging.Logger, ...]:
-    """Return the loggers that ``keep_trace_enabled`` and ``record_skipped_frames`` change."""
-    return trace_logger(), logging.getLogger(_FRAME_SKIP_LOGGER_NAME)
-
-
-def keep_trace_enabled() -> None:
-    """Undo what a program does to all loggers: ``logging.config.dictConfig`` and
-    ``logging.disable``.
-
-    Since 2.13 torch itself keeps its trace logger out of ``logging.disable``
-    (``torch/_logging/_internal.py``, ``_init_logs``): the override can go when that is the oldest
-    torch.
+    """Return the logger that every structured record goes through (``trace_log``,
+    ``torch/_logging/_internal.py``, 2.13).
     """
-
-    def is_enabled(logger: logging.Logger, level: int) -> bool:
-        # Asked before each record is made; the program may have configured logging in between.
-        logger.disabled = False
-        return level >= logger.getEffectiveLevel()
-
-    for logger in switched_loggers():
-        logger.disabled = False
-        logger.isEnabledFor = partial(is_enabled, logger)  # type: ignore[method-assign]
+    return logging.getLogger("torch.__trace")
 
 
 def write_artifact(name: str, payload: object) -> None:
     """Add a record of ours to the trace log, under the compile that is under way, if any."""
-    if (trace_structured := getattr(torch._logging, "trace_structured", None)) is not None:
-        # expect_trace_id=False: outside a compile torch would add the whole Python stack to explain
-        # the missing id.
-        trace_structured(
-            "artifact",
-            metadata_fn=lambda: {"name": name, "encoding": "json"},
-            payload_fn=lambda: json_text(payload),
-            expect_trace_id=False,
-        )
+    # expect_trace_id=False: outside a compile torch would add the whole Python stack to explain
+    # the missing id.
+    trace_structured(
+        "artifact",
+        metadata_fn=lambda: {"name": name, "encoding": "json"},
+        payload_fn=lambda: json_text(payload),
+        expect_trace_id=False,
+    )
 
 
 def log_errors_once() -> None:
@@ -201,26 +159,12 @@ def log_errors_once() -> None:
     )
 
 
-def record_skipped_frames() -> None:
-    """Make torch write a record for frames that it skips outside symbolic execution (see the
-    logger's note).
-    """
-    logger = logging.getLogger(_FRAME_SKIP_LOGGER_NAME)
-    if not logger.isEnabledFor(logging.DEBUG):
-        logger.setLevel(logging.DEBUG)
-        logger.propagate = False
-        if not logger.handlers:
-            logger.addHandler(logging.NullHandler())
-
-
 # What is on the stack while torch compiles.
 
 
 def current_compile_id() -> str | None:
-    """Return the compile that is under way, such as ``0/1``; None outside any, and if this torch
-    doesn't tell.
-    """
-    current = getattr(torch._guards.CompileContext, "current_compile_id", lambda: None)()
+    """Return the compile that is under way, such as ``0/1``; None outside any."""
+    current = torch._guards.CompileContext.current_compile_id()
     return None if current is None else str(current)
 
 
@@ -290,11 +234,10 @@ def is_compiler_error(error: BaseException) -> bool:
 
     ``TorchRuntimeError`` wraps what the program's operation raised.
     """
-    exceptions = lookup("torch._dynamo.exc")
-    if exceptions is None or isinstance(error, exceptions.TorchRuntimeError):
+    kinds = torch._dynamo.exc
+    if isinstance(error, kinds.TorchRuntimeError):
         return False
-    limit = getattr(exceptions, "FailOnRecompileLimitHit", ())
-    return isinstance(error, (exceptions.TorchDynamoException, limit))
+    return isinstance(error, (kinds.TorchDynamoException, kinds.FailOnRecompileLimitHit))
 
 
 def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:
@@ -316,9 +259,8 @@ def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
             yield "environment", _NO_COMPILE
         else:
             yield "config", "torch._dynamo.config.disable"
-    stance = getattr(lookup("torch._dynamo.eval_frame._stance"), "stance", "default")
-    if stance != "default":
-        yield "stance", str(stance)
+    if (stance := torch._dynamo.eval_frame._stance.stance) != "default":
+        yield "stance", stance
     code = getattr(torch.compile, "__code__", None)
     file = None if code is None else Path(code.co_filename)
     if code is None or file is None or not any(map(file.is_relative_to, torch_roots())):
@@ -373,8 +315,6 @@ into tensors before a graph (``PyCodegen.make_call_generated_code``, ``torch/_dy
 2.13) and the check of guards, which makes tensors of NumPy arrays too (``_PythonDispatcher``'s
 cache lookup, ``torch/csrc/dynamo/eval_frame_cpp.cpp``, 2.13)."""
 
-_GENERATED_CODES = "torch._dynamo.convert_frame.output_codes"
-
 
 @contextmanager
 def marked_conversions(range_name: str) -> Iterator[None]:
@@ -383,13 +323,8 @@ def marked_conversions(range_name: str) -> Iterator[None]:
     Where the program has a number or a NumPy array, generated code calls ``Tensor.item`` or
     ``to_numpy_helper`` (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
     """
-    utils, generated = lookup("torch._dynamo.utils"), lookup(_GENERATED_CODES)
-    to_numpy = getattr(utils, "to_numpy_helper", None)
-    if to_numpy is None or generated is None:
-        yield
-        return
-    item = Tensor.item
-    disable: Callable[[Any], Any] = torch._dynamo.disable
+    utils, generated = torch._dynamo.utils, torch._dynamo.convert_frame.output_codes
+    item, to_numpy, disable = Tensor.item, utils.to_numpy_helper, torch._dynamo.disable
 
     def marked_item(tensor: Tensor) -> Any:
         if not _is_called_by_generated_code(generated):
@@ -409,15 +344,13 @@ def marked_conversions(range_name: str) -> Iterator[None]:
 
 
 def has_conversions() -> bool:
-    """Return whether code that Dynamo generated can convert graphs' results; True if unknown.
+    """Return whether code that Dynamo generated can convert graphs' results.
 
     ``marked_conversions`` marks such code.
     """
-    seen = getattr(lookup(_GENERATED_CODES), "seen", None)
-    codes = (reference() for reference in seen or ())
-    return seen is None or any(
-        code is not None and {"item", "to_numpy_helper"} & {*code.co_names} for code in codes
-    )
+    codes = (reference() for reference in torch._dynamo.convert_frame.output_codes.seen)
+    names = (code.co_names for code in codes if code is not None)
+    return any("item" in used or "to_numpy_helper" in used for used in names)
 
 
 def _is_called_by_generated_code(generated: Any) -> bool:
@@ -435,7 +368,7 @@ def _is_called_by_generated_code(generated: Any) -> bool:
 
 def is_profiling() -> bool:
     """Return whether a ``torch.profiler`` runs in this thread; a second one would end it."""
-    return bool(getattr(torch._C._autograd, "_profiler_enabled", bool)())
+    return torch._C._autograd._profiler_enabled()
 
 
 # Functions and modules.
@@ -464,24 +397,18 @@ def as_not_compiled_in_place(module: Module) -> None:
             vars(inner)["_compiled_call_impl"] = None
 
 
-def keep_from_compiling(function: Callable[..., Any]) -> bool:
-    """Have Dynamo leave a function alone; False if it can't (``skip_code``,
-    ``_dynamo/eval_frame.py``, 2.13).
+def keep_from_compiling(function: Callable[..., Any], *, has_callees: bool = False) -> None:
+    """Have Dynamo leave a function alone, and with ``has_callees`` all that it calls.
+
+    ``skip_code``, ``set_code_exec_strategy``: ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15.
     """
-    if (skip := lookup("torch._dynamo.eval_frame.skip_code")) is not None:
-        skip(function.__code__)
-    return skip is not None
-
-
-def keep_all_from_compiling(function: Callable[..., Any]) -> None:
-    """Have Dynamo leave a function alone, and all that it calls.
-
-    ``set_code_exec_strategy``: ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15.
-    """
-    with suppress(AttributeError):
-        frames = lookup("torch._dynamo.eval_frame")
+    # Its package may not be imported whole yet.
+    frames, code = import_module("torch._dynamo.eval_frame"), function.__code__
+    if has_callees:
         skip = frames.FrameAction.SKIP
-        frames.set_code_exec_strategy(function.__code__, frames.FrameExecStrategy(skip, skip))
+        frames.set_code_exec_strategy(code, frames.FrameExecStrategy(skip, skip))
+    else:
+        frames.skip_code(code)
 
 
 def submodules(module: Module) -> list[tuple[str, Module]]:
@@ -510,9 +437,8 @@ def is_compiled_by_its_forward(module: Module) -> bool:
     """
     # An instance's own ``forward`` and a property can be anything, and aren't torch's.
     function = inspect.getattr_static(type(module), "forward", None)
-    check = lookup("torch._dynamo.trace_rules.check")
     is_plain = "forward" not in vars(module) and isinstance(function, FunctionType)
-    return is_plain and check is not None and bool(check(function))
+    return is_plain and torch._dynamo.trace_rules.check(function)
 
 
 def container_inside(called: object) -> str | None:
@@ -614,7 +540,10 @@ def is_number_made_tensor(node: Any) -> bool:
     return isinstance(number, (torch.SymFloat, torch.SymInt)) and not is_asked_for
 
 
-# Devices and counters.
+# Dtypes, devices and counters.
+
+DTYPES: Mapping[torch.dtype, str] = _dtype_abbrs.dtype_abbrs
+"""torch's own abbreviations, such as ``bf16``."""
 
 
 def synchronize() -> None:
@@ -629,19 +558,16 @@ def uses_cuda() -> bool:
     return cuda.is_initialized() and any(map(cuda.memory_allocated, range(cuda.device_count())))
 
 
-def counters() -> dict[str, dict[str, int]]:
-    """Return what Dynamo counts over the life of the process: its own object; empty in a torch
-    without it.
-    """
-    counted: dict[str, dict[str, int]] | None = lookup("torch._dynamo.utils.counters")
-    return {} if counted is None else counted
+def counters() -> dict[str, Any]:
+    """Return what Dynamo counts over the life of the process: its own object."""
+    return torch._dynamo.utils.counters
 
 
 def on_compile(call: Callable[[], None]) -> None:
     """Have a function called whenever Dynamo begins to compile (``torch._dynamo.callback``, 2.11 to
     2.15).
     """
-    handler = lookup("torch._dynamo.callback.callback_handler")
+    handler = torch._dynamo.callback.callback_handler
     handler.register_start_callback(lambda _arguments: call())
 
 

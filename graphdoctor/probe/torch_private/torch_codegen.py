@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -23,30 +23,19 @@ from torch._ops import OperatorBase, OpOverload, OpOverloadPacket
 from torch.fx import Graph, Node
 
 from ...facts.kernels import ProfilePhase
-from ...facts.profiled import InductorKernel, InductorKernelKind
+from ...facts.profiled import InductorKernel
 from .torch_api import current_compile_id, wrap
 from .torch_kernels import quick_range
 
 _HOOK = "set_kernel_post_grad_provenance_tracing"
 """Inductor calls it for each call of a kernel that it writes into the code."""
 
-_IMPORTED_BY = (
-    "torch._inductor.debug",
-    "torch._inductor.codegen.triton",
-    "torch._inductor.codegen.cpp",
-)
-"""Modules that have the hook under its name; others import it when they call it."""
+_IMPORTED_BY = ("debug", "codegen.triton", "codegen.cpp")
+"""Modules of Inductor that have the hook under its name; others import it when they call it."""
 
 RUN_RANGE = "graphdoctor_inductor "
 """What the profiler ranges of runs of Inductor's graphs begin with; then the graph's number and the
 phase."""
-
-GeneratedKernel = tuple[InductorKernel, Sequence[Node]]
-"""One call of a kernel in generated code, without the indices of its operations, and its nodes."""
-
-_Products = tuple[int | None, str | None]
-"""Floating-point operations, and the dtype of what is multiplied; both None without a product that
-torch can count."""
 
 
 @dataclass
@@ -56,7 +45,8 @@ class GeneratedGraph:
     number: int
     phase: ProfilePhase
     nodes: list[Node] = field(default_factory=list)
-    kernels: list[GeneratedKernel] = field(default_factory=list)
+    kernels: list[tuple[InductorKernel, Sequence[Node]]] = field(default_factory=list)
+    """Each call of a kernel, without the indices of its operations, and its nodes."""
 
 
 class CodegenWatch:
@@ -68,17 +58,18 @@ class CodegenWatch:
     """
 
     def __init__(self, on_graph: Callable[[GeneratedGraph], None]) -> None:
+        from torch._inductor import config
+        from torch._inductor.graph import GraphLowering
+
         self._on_graph = on_graph
         self.graphs = 0
         """How many there were so far."""
         self.failure: str | None = None
         """What went wrong first in looking on; the compile went on without us."""
         self._current: GeneratedGraph | None = None
-        from torch._inductor import config
-        from torch._inductor.graph import GraphLowering
-
         config.trace.provenance_tracking_level = 1
-        self._undos = [wrap(import_module(name), _HOOK, self._kernel) for name in _IMPORTED_BY]
+        modules = [import_module(f"torch._inductor.{name}") for name in _IMPORTED_BY]
+        self._undos = [wrap(module, _HOOK, self._kernel) for module in modules]
         self._undos.append(wrap(GraphLowering, "codegen", self._graph))
 
     def close(self) -> None:
@@ -132,17 +123,15 @@ def _library(node: Any, name: str) -> _Kernel:
     from torch._inductor.virtualized import V
 
     scheduled = V.graph.scheduler.name_to_node.get(node.get_operation_name())
-    is_user = isinstance(node, ir.UserDefinedTritonKernel)
-    kind: InductorKernelKind = "user" if is_user else "library"
     # Among its origins are those of what it reads, if that wasn't in memory when it was made.
     origin = max(node.origins, default=None) if node.origin_node is None else node.origin_node
     nodes = [] if origin is None else [origin]
-    flops, dtype = products_of(nodes)
-    if flops is None and origin is not None:
-        flops, dtype = packed_flops(name, node, origin)
+    facts = products_of(nodes)
+    if facts["flops"] is None and origin is not None:
+        facts = packed_products(name, node, origin)
+    facts["kind"] = "user" if isinstance(node, ir.UserDefinedTritonKernel) else "library"
     if is_collective(node):
-        kind = "communication"
-    facts: dict[str, Any] = {"kind": kind, "flops": flops, "dtype": dtype}
+        facts["kind"] = "communication"
     return facts | _moved([] if scheduled is None else [scheduled]), nodes
 
 
@@ -155,26 +144,23 @@ def _fused(scheduled: Sequence[Any]) -> _Kernel:
     wholes = [fused_as.get(part.get_name(), part) for part in single]
     nodes = list(dict.fromkeys(origin for part in single for origin in part.node.origins))
     if all(map(is_view, nodes)):
-        nodes = _readers(single) or nodes
-    made_by = [
+        # It brings them into another layout for those that read its results.
+        buffers = [buffer for part in single for buffer in part.get_outputs()]
+        users = [user.node for buffer in buffers for user in buffer.users]
+        read_by = (getattr(user, "node", None) for user in users if user not in single)
+        origins = (origin for node in read_by for origin in getattr(node, "origins", ()))
+        nodes = list(dict.fromkeys(origins)) or nodes
+    made = [
         part.node.get_origin_node() for part in single if part.is_template() or part.is_extern()
     ]
-    kind: InductorKernelKind = "pointwise"
+    facts = products_of([node for node in made if node])
+    facts["kind"] = "pointwise"
     if any(part.is_template() for part in single):
-        kind = "template"
+        facts["kind"] = "template"
     elif any(part.is_reduction() for part in single):
-        kind = "reduction"
-    flops, dtype = products_of([node for node in made_by if node])
-    facts = {"kind": kind, "flops": flops, "dtype": dtype, "elementwise": _elementwise(single)}
+        facts["kind"] = "reduction"
+    facts["elementwise"] = _elementwise(single)
     return facts | _moved(list({id(whole): whole for whole in wholes}.values())), nodes
-
-
-def _readers(scheduled: Sequence[Any]) -> list[Node]:
-    """Return the nodes that read a kernel's results, or bring them into another layout."""
-    buffers = (buffer for part in scheduled for buffer in part.get_outputs())
-    users = [user.node for buffer in buffers for user in buffer.users]
-    nodes = [getattr(user, "node", None) for user in users if user not in scheduled]
-    return list(dict.fromkeys(origin for node in nodes for origin in getattr(node, "origins", ())))
 
 
 _NO_ARITHMETIC = frozenset(
@@ -201,8 +187,6 @@ def _elementwise(scheduled: Sequence[Any]) -> dict[str, int] | None:
     from torch._inductor.virtualized import V
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-    variables: Any = V.graph.sizevars
-    hint = getattr(variables, "optimization_hint", None) or variables.size_hint
     counts: Counter[str] = Counter()
     for part in scheduled:
         # A template's node has no loops of its own.
@@ -211,13 +195,14 @@ def _elementwise(scheduled: Sequence[Any]) -> dict[str, int] | None:
         elements = math.prod(size for sizes in body.sizes for size in sizes)
         if free_unbacked_symbols(elements) or part.node.get_dtype() == torch.float64:
             return None
+        count = int(V.graph.sizevars.optimization_hint(elements))
         for name, uses in body.op_counts.items():
             if name not in _NO_ARITHMETIC:
-                counts[name] += int(hint(elements)) * uses
+                counts[name] += count * uses
     return dict(counts)
 
 
-def _moved(scheduled: Sequence[Any]) -> dict[str, Any]:
+def _moved(scheduled: Sequence[Any]) -> dict[str, int | None]:
     """Memory that a kernel reads and writes at least, and what of it is the graph's arguments; None
     if unknown.
     """
@@ -228,15 +213,13 @@ def _moved(scheduled: Sequence[Any]) -> dict[str, Any]:
     counts = [getattr(getattr(part, "_body", None), "op_counts", ()) for part in parts]
     if not parts or any("indirect_indexing" in operations for operations in counts):
         return {"bytes": None, "argument_bytes": None}
-    reads = (
-        part.get_read_write_buffer_accesses(include_reads=True, include_writes=False)
-        for part in scheduled
-    )
-    of_arguments = (
-        int(size) for sizes in reads for name, size in sizes.items() if name in V.graph.graph_inputs
-    )
+    arguments = V.graph.graph_inputs
+    of_arguments = 0
+    for part in scheduled:
+        reads = part.get_read_write_buffer_accesses(include_reads=True, include_writes=False)
+        of_arguments += sum(int(size) for name, size in reads.items() if name in arguments)
     whole = sum(int(part.get_read_write_buffers_sizes()) for part in scheduled)
-    return {"bytes": whole, "argument_bytes": sum(of_arguments)}
+    return {"bytes": whole, "argument_bytes": of_arguments}
 
 
 @contextmanager
@@ -298,27 +281,27 @@ def value_bytes(node: Node) -> int | None:
     """Compute the size of the tensors that a node makes, with the sizes of the call that is
     compiled; None if it is unknown.
     """
-    counts = _counts([node], is_bytes=True)
-    return sum(counts) if counts else None
+    sizes = _sizes(node)
+    return sum(count * item_bytes for count, item_bytes in sizes) if sizes else None
 
 
 def elements(node: Node) -> int | None:
     """Count the elements that a node works on: those of the largest tensor that it takes or makes;
     None if unknown.
     """
-    return max(_counts([node, *node.all_input_nodes]), default=None)
+    return max((count for count, _ in _sizes(node, *node.all_input_nodes)), default=None)
 
 
-def _counts(nodes: Iterable[Node], *, is_bytes: bool = False) -> list[int]:
-    """Elements or bytes of each tensor that nodes make; none if the size of one is unknown."""
-    counts = []
+def _sizes(*nodes: Node) -> list[tuple[int, int]]:
+    """Elements of each tensor that nodes make, and bytes of one; none if a size is unknown."""
+    sizes = []
     for value in (node.meta.get("val") for node in nodes):
         for tensor in value if isinstance(value, (tuple, list)) else [value]:
             if isinstance(tensor, Tensor):
-                if (sizes := shape(tensor)) is None:
+                if (numbers := shape(tensor)) is None:
                     return []
-                counts.append(math.prod(sizes) * (tensor.element_size() if is_bytes else 1))
-    return counts
+                sizes.append((math.prod(numbers), tensor.element_size()))
+    return sizes
 
 
 def shape(value: Tensor) -> list[int] | None:
@@ -339,8 +322,7 @@ def input_dtypes(node: Node) -> list[str]:
     """List the dtypes of the tensors that a node reads, such as ``float32``, each once, in
     order.
     """
-    names = map(dtype_name, node.all_input_nodes)
-    return list(dict.fromkeys(name for name in names if name is not None))
+    return list(dict.fromkeys(filter(None, map(dtype_name, node.all_input_nodes))))
 
 
 def dtype_name(node: Node) -> str | None:
@@ -351,7 +333,7 @@ def dtype_name(node: Node) -> str | None:
     return str(value.dtype).removeprefix("torch.") if isinstance(value, Tensor) else None
 
 
-# Products.
+# Products: fields of ``InductorKernel``.
 
 _ATTENTION = "_scaled_dot_product_flash_attention"
 _FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
@@ -364,38 +346,28 @@ _STANDS_FOR = {
 are the same."""
 
 
-def products_of(nodes: Sequence[Node]) -> _Products:
-    """Count the floating-point operations of nodes."""
-    counts = {node: count for node in nodes if (count := _flops(node))}
-    dtypes = (dtype for node in counts for dtype in input_dtypes(node))
-    return (sum(counts.values()), next(dtypes, None)) if counts else (None, None)
-
-
-def _flops(node: Node) -> int | None:
+def products_of(nodes: Sequence[Node]) -> dict[str, Any]:
+    """Count the floating-point operations of nodes; None without a product that torch can count."""
     from torch._inductor.fx_utils import count_flops_fx
-
-    try:
-        count = count_flops_fx(node)
-        return _number(_by_formula(node) if count is None else count)
-    except (RuntimeError, TypeError, ValueError, AssertionError, IndexError, KeyError):
-        # A formula for another form of the operation.
-        return None
-
-
-def _by_formula(node: Node) -> Any:
     from torch.utils.flop_counter import flop_registry
 
-    target = node.target
-    if not isinstance(target, OpOverload):
-        return None
-    if (name := _STANDS_FOR.get(f"{target.namespace}.{target._opname}")) is None:
-        return None
-    values = [it.meta.get("val") if isinstance(it, Node) else it for it in node.args]
-    formula = flop_registry[getattr(torch.ops.aten, name)]
-    return formula(*values, out_val=node.meta.get("val"))
+    flops, dtypes = 0, []
+    for node in nodes:
+        # A formula for another form of the operation raises.
+        with suppress(RuntimeError, TypeError, ValueError, AssertionError, IndexError, KeyError):
+            count = count_flops_fx(node)
+            name = _STANDS_FOR.get(str(getattr(node.target, "overloadpacket", None)))
+            if count is None and name is not None:
+                values = [it.meta.get("val") if isinstance(it, Node) else it for it in node.args]
+                formula = flop_registry[getattr(torch.ops.aten, name)]
+                count = formula(*values, out_val=node.meta.get("val"))
+            if number := _number(count):
+                flops += number
+                dtypes += input_dtypes(node)
+    return {"flops": flops or None, "dtype": next(iter(dtypes), None)}
 
 
-def packed_flops(name: str, node: Any, made: Node) -> _Products:
+def packed_products(name: str, node: Any, made: Node) -> dict[str, Any]:
     """Count the same for oneDNN's and MKL's operations on packed weights, which freezing puts in
     the place of nodes.
 
@@ -406,20 +378,17 @@ def packed_flops(name: str, node: Any, made: Node) -> _Products:
     _, _, operation = name.removeprefix("torch.ops.").partition(".")
     base, _, overload = operation.partition(".")
     is_convolution = base in ("_convolution_pointwise", "_convolution_transpose_pointwise")
-    if not is_convolution and base not in ("_linear_pointwise", "_mkl_linear"):
-        return None, None
-    # Another value that is added comes before the weight.
-    first, weight = node.inputs[0], node.inputs[2 if overload == "binary" else 1]
-    try:
-        values, weights = ([int(size) for size in it.get_size()] for it in (first, weight))
-        out = [int(size) for size in made.meta["val"].shape]
-        if is_convolution:
-            count = conv_flop_count(values, weights, out, transposed="transpose" in base)
-        else:
-            count = 2 * math.prod(out) * values[-1]
-    except (TypeError, KeyError, AttributeError):
-        return None, None
-    return int(count), str(first.get_dtype()).removeprefix("torch.")
+    if is_convolution or base in ("_linear_pointwise", "_mkl_linear"):
+        # Another value that is added comes before the weight.
+        first, weight = node.inputs[0], node.inputs[2 if overload == "binary" else 1]
+        with suppress(TypeError, KeyError, AttributeError):
+            values, weights = ([int(size) for size in it.get_size()] for it in (first, weight))
+            out = [int(size) for size in made.meta["val"].shape]
+            flops = 2 * math.prod(out) * values[-1]
+            if is_convolution:
+                flops = conv_flop_count(values, weights, out, transposed="transpose" in base)
+            return {"flops": int(flops), "dtype": str(first.get_dtype()).removeprefix("torch.")}
+    return {"flops": None, "dtype": None}
 
 
 # How a graph is cut into its forward and its backward part.
@@ -458,18 +427,16 @@ class PartitionWatch:
         from torch._inductor import compile_fx
 
         self._last: Partition | None = None
+        self.close = wrap(compile_fx, "partition_fn", self._cut)
 
-        def partition_fn(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            forward, backward = parts = original(*args, **kwargs)
-            self._last = None
-            if isinstance(count := kwargs.get("num_fwd_outputs"), int):
-                # A graph that isn't as expected must still compile; what it keeps is then not
-                # listed.
-                with suppress(Exception):
-                    self._last = _partition(forward.graph, backward.graph, count)
-            return parts
-
-        self.close = wrap(compile_fx, "partition_fn", partition_fn)
+    def _cut(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        forward, backward = parts = original(*args, **kwargs)
+        self._last = None
+        if isinstance(count := kwargs.get("num_fwd_outputs"), int):
+            # A graph that isn't as expected must still compile; what it keeps is then not listed.
+            with suppress(Exception):
+                self._last = _partition(forward.graph, backward.graph, count)
+        return parts
 
     def take(self) -> Partition | None:
         """Take what the compile that is under way cut last, if nobody has; None if nothing."""
@@ -490,13 +457,9 @@ def _partition(forward: Graph, backward: Graph, output_count: int) -> Partition:
         is_argument = node.op != "call_function"
         is_cheap = None if is_argument else _is_cheap(node, names.keys() - {node})
         kept.append(KeptTensor(names[node], node, is_cheap, is_argument))
-    computed = {node.name for node in _calls(forward)}
-    recomputed = [node for node in _calls(backward) if node.name in computed and not is_view(node)]
+    computed = {node.name for node in forward.nodes if not is_view(node)}
+    recomputed = [node for node in backward.nodes if node.name in computed and not is_view(node)]
     return Partition(kept, recomputed, any(map(_is_random, forward.nodes)), current_compile_id())
-
-
-def _calls(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if node.op == "call_function")
 
 
 def _memory_of(node: Node) -> Node:
@@ -513,16 +476,25 @@ def _memory_of(node: Node) -> Node:
 
 
 def _is_cheap(node: Node, kept: set[Node]) -> bool | None:
-    """Return whether a value is cheap to compute from others; None if a cost is unknown."""
+    """Return whether a value is cheap to compute from others; None if a cost is unknown.
+
+    It is costly if torch counts its floating-point operations, a library computes it, or it's
+    random.
+    """
+    from torch._inductor.lowering import fallbacks, lowerings
+    from torch.utils.flop_counter import flop_registry
+
     limit = max(_SMALL_BYTES, (value_bytes(node) or 0) // _FAR_SMALLER)
     waiting, seen = [node], {node}
     is_certain = True
-    while waiting:
-        current = waiting.pop()
-        is_costly = _is_costly(current)
-        if is_costly:
-            return False
-        is_certain = is_certain and is_costly is not None
+    for current in waiting:  # grows meanwhile
+        target = current.target
+        if isinstance(target, OpOverload) and target in lowerings:
+            is_library = target in fallbacks
+            if _is_random(current) or is_library or target.overloadpacket in flop_registry:
+                return False
+        else:
+            is_certain &= target is operator.getitem
         for source in current.all_input_nodes:
             size = value_bytes(source)
             is_there = source.op != "call_function" or _memory_of(source) in kept
@@ -530,22 +502,6 @@ def _is_cheap(node: Node, kept: set[Node]) -> bool | None:
                 seen.add(source)
                 waiting.append(source)
     return True if is_certain else None
-
-
-def _is_costly(node: Node) -> bool | None:
-    """Return whether a value is costly to compute again; None if unknown.
-
-    It is if torch counts its floating-point operations, a library computes it, or it's random.
-    """
-    from torch._inductor.lowering import fallbacks, lowerings
-    from torch.utils.flop_counter import flop_registry
-
-    target = node.target
-    if target is operator.getitem:
-        return False
-    if not isinstance(target, OpOverload) or target not in lowerings:
-        return None
-    return _is_random(node) or target in fallbacks or target.overloadpacket in flop_registry
 
 
 def _is_random(node: Node) -> bool:

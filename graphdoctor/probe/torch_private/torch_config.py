@@ -10,7 +10,6 @@ newer ones. ``torch/_inductor/runtime/cache_dir_utils.py``, ``codecache.py``, ``
 
 from __future__ import annotations
 
-import itertools
 import os
 import pkgutil
 import sys
@@ -176,8 +175,6 @@ _CODE_CACHE = "torch._inductor.codecache"
 _AUTOGRAD_CACHE = "torch._functorch._aot_autograd.autograd_cache"
 _PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
 
-_tags = itertools.count()
-
 
 def compile_into(folder: str, *, shares_checks: bool = True) -> None:
     """Have Inductor look for what it compiled in a folder of its own from now on, and leave it
@@ -200,9 +197,7 @@ def compile_into(folder: str, *, shares_checks: bool = True) -> None:
             os.environ[_FOLDER] = now
 
     def share(vectors: ModuleType) -> None:
-        # Without that name in torch, it takes longer.
-        with suppress(AttributeError, KeyError):
-            wrap(vectors.VecISA, "check_build", check_build)
+        wrap(vectors.VecISA, "check_build", check_build)
 
     if shares_checks and (vectors := sys.modules.get(_VECTORS)) is not None:
         share(vectors)
@@ -244,8 +239,7 @@ def miss_caches() -> None:
     """
     from torch.compiler import config
 
-    if hasattr(config, "cache_key_tag"):
-        config.cache_key_tag = f"graphdoctor {os.getpid()} {time.time_ns()} {next(_tags)}"
+    config.cache_key_tag = f"graphdoctor {os.getpid()} {time.time_ns()}"
 
 
 def generate_anew(folder: str) -> None:
@@ -253,7 +247,7 @@ def generate_anew(folder: str) -> None:
     that in a folder.
 
     What it compiles from the code, in C++ and Triton, it goes on looking for, and leaves, where it
-    did before. Where a name is missing, what nobody finds again is left there, too.
+    did before.
     """
     miss_caches()
     ours = Path(folder)
@@ -262,9 +256,8 @@ def generate_anew(folder: str) -> None:
         (_AUTOGRAD_CACHE, "AOTAutogradCache", "_get_tmp_dir", str(ours / "autograd")),
         (_CODE_CACHE, "CacheBase", "get_local_cache_path", ours / "times"),
     ):
-        with suppress(ImportError, AttributeError, KeyError):
-            owner = getattr(import_module(module), cache)
-            put_in_place(owner, name, staticmethod(lambda place=place: place))
+        owner = getattr(import_module(module), cache)
+        put_in_place(owner, name, staticmethod(lambda place=place: place))
 
 
 # Parts of the compiler.
@@ -302,7 +295,12 @@ def leave_out(
     def disable_subsystem(
         _cls: type, _backend: str, subsystem: str, debug_info: Callable[[], str] | None = None
     ) -> bool:
-        kind, name = _KINDS.get(subsystem), _part_name(debug_info)
+        kind, name = _KINDS.get(subsystem), None if debug_info is None else debug_info()
+        # An operator rather than that text, which gives a graph's own name for a node.
+        for cell in getattr(debug_info, "__closure__", None) or ():
+            value = getattr(cell.cell_contents, "target", cell.cell_contents)
+            if hasattr(value, "_schema"):
+                name = str(value)
         if kind is None or name is None or name.startswith(_NEEDED):
             return False
         if (kind, name) not in seen:
@@ -316,14 +314,3 @@ def leave_out(
     # compiles for itself is compiled once more.
     set_config("torch._inductor.config.fx_graph_cache", value=False)
     set_config("torch._functorch.config.enable_autograd_cache", value=False)
-
-
-def _part_name(debug_info: Callable[[], str] | None) -> str | None:
-    """Return the operator or pass that torch asks about; the text alone would give a graph's own
-    name for a node.
-    """
-    for cell in getattr(debug_info, "__closure__", None) or ():
-        value = getattr(cell.cell_contents, "target", cell.cell_contents)
-        if hasattr(value, "_schema"):
-            return str(value)
-    return None if debug_info is None else debug_info()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from traceback import walk_tb
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, NoneType, TracebackType
 from typing import Any
 
 import torch
@@ -20,21 +20,15 @@ import torch
 from .torch_api import Undo, look_on, put_in_place, wrap
 
 _MODULE = "torch._dynamo.convert_frame"
-BUILT = "CheckFunctionManager"
-COMPARED = "get_and_maybe_log_recompilation_reasons"
-"""Both are looked up in ``torch/_dynamo/convert_frame.py`` at each compile (2.13,
-``GraphCaptureOutput.build_guards`` and ``_compile``; 2.11 likewise)."""
+"""Looks up what is hooked here at each compile (2.13, ``GraphCaptureOutput.build_guards`` and
+``_compile``; 2.11 likewise)."""
 
-_SOURCE = re.compile(r"[LG]\['\w+'\](?:\.\w+(?:\(\))?|\[[^\[\]]+\])*")
 _MODULE_SOURCE = re.compile(r"(?P<root>[LG]\['\w+'\])(?P<modules>(?:\._modules\['[^']+'\])*)")
-_STATELESS = frozenset(
-    {"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DEVICE", "DUAL_LEVEL_MATCH"}
-)
 
 
 def watch_guards(
     *, on_built: Callable[[Any, Any], None], on_recompile: Callable[[list[Any], Any], None]
-) -> tuple[Undo, Undo]:
+) -> Undo:
     """Call back for every set of guards that torch builds, and for every recompile before it
     begins.
 
@@ -53,15 +47,25 @@ def watch_guards(
         try:
             return compare(entries, frame, backend, *args, **kw)
         finally:
-            candidates = _entries(entries)
+            # A list since 2.12, the first of a chain up to 2.11; the last used one is first
+            # (``move_to_front``, ``torch/csrc/dynamo/extra_state.cpp``, 2.11 to 2.15).
+            candidates = list(entries) if isinstance(entries, (list, tuple)) else []
+            while not isinstance(entries, (list, tuple, NoneType)):
+                candidates.append(entries)
+                entries = entries.next
             # Those of this backend, which alone can be used with it; all, if there are none.
-            usable = [it for it in candidates if getattr(it, "backend", backend) == backend]
+            usable = [it for it in candidates if it.backend == backend]
             on_recompile(usable or candidates, frame)
 
+    ends = ExitStack()
     built = look_on(
-        module, BUILT, after=lambda made, _code, graph, *_: on_built(made.guard_manager, graph)
+        module,
+        "CheckFunctionManager",
+        after=lambda made, _code, graph, *_: on_built(made.guard_manager, graph),
     )
-    return built, wrap(module, COMPARED, compared)
+    ends.callback(built)
+    ends.callback(wrap(module, "get_and_maybe_log_recompilation_reasons", compared))
+    return ends.close
 
 
 def leave_guards_untimed() -> None:
@@ -71,31 +75,7 @@ def leave_guards_untimed() -> None:
     ``CheckFunctionManager`` looks ``profile_guard_manager`` up in ``torch/_dynamo/guards.py`` (2.11
     to 2.15).
     """
-    with suppress(ImportError, KeyError):
-        guards = import_module("torch._dynamo.guards")
-        put_in_place(guards, "profile_guard_manager", lambda *_: 0.0)
-
-
-def _entries(value: Any) -> list[Any]:
-    """Cache entries: a list since 2.12, the first of a chain up to 2.11.
-
-    The last used one is first (``move_to_front``, ``torch/csrc/dynamo/extra_state.cpp``, 2.11 to
-    2.15).
-    """
-    if isinstance(value, (list, tuple)):
-        return list(value)
-    entries = []
-    while value is not None:
-        entries.append(value)
-        value = getattr(value, "next", None)
-    return entries
-
-
-def guard_kinds(guard: Any) -> set[str]:
-    """Return what a ``Guard`` checks: the kinds that it became, and the one that Dynamo asked
-    for.
-    """
-    return {*(guard.guard_types or ()), str(guard.create_fn_name())}
+    put_in_place(torch._dynamo.guards, "profile_guard_manager", lambda *_: 0.0)
 
 
 def guard_scope(guard_manager: Any, f_locals: Any) -> dict[str, Any]:
@@ -108,21 +88,7 @@ def guard_scope(guard_manager: Any, f_locals: Any) -> dict[str, Any]:
 def guard_root(guard_manager: Any) -> Any:
     """Return the tree of a cache entry's guards, or None when torch dropped it."""
     is_gone = type(guard_manager).__name__ == "DeletedGuardManagerWrapper"
-    return None if is_gone else getattr(guard_manager, "root", None)
-
-
-def failed_root_guards(root: Any, f_locals: Any) -> Iterator[tuple[str, list[str]]]:
-    """Yield the guards on process-wide state that fail, as class name and text."""
-    for leaf in root.get_leaf_guards():
-        kind = type(leaf).__name__
-        if callable(leaf) and leaf(f_locals) is False:
-            yield (kind if kind in _STATELESS else "AMBIENT"), leaf.verbose_code_parts()
-
-
-def relation_guards(root: Any) -> list[str]:
-    """List conditions on several values at once, mostly dynamic sizes; one expression for each."""
-    guards = root.get_epilogue_lambda_guards()
-    return [part for leaf in guards for part in leaf.verbose_code_parts()]
+    return None if is_gone else guard_manager.root
 
 
 def is_dict_manager(manager: Any) -> bool:
@@ -138,24 +104,17 @@ def guard_children(manager: Any) -> list[Any]:
     return [item for pair in pairs for item in pair if item is not None]
 
 
-def sources_in(text: str) -> list[str]:
-    """List the sources in a guard's text, without its comment, each once."""
-    return list(dict.fromkeys(_SOURCE.findall(re.split(r"\s+# ", text, maxsplit=1)[0])))
-
-
-def global_state() -> dict[str, Any] | None:
+def global_state() -> dict[str, Any]:
     """Return the process-wide state that torch guards on, as it is now
-    (``torch/csrc/dynamo/guards.cpp``, 2.13), or None.
+    (``torch/csrc/dynamo/guards.cpp``, 2.13).
     """
-    with suppress(AttributeError, ImportError, TypeError, ValueError):
-        state = json.loads(str(torch._C._dynamo.guards.GlobalStateGuard().__getstate__()))
-        return state if isinstance(state, dict) else None
-    return None
+    state: dict[str, Any] = json.loads(torch._C._dynamo.guards.GlobalStateGuard().__getstate__())
+    return state
 
 
 def dispatch_keys(tensor: torch.Tensor) -> str | None:
     """Print a tensor's dispatch keys, as torch's guards do."""
-    with suppress(AttributeError, RuntimeError):
+    with suppress(RuntimeError):
         return str(torch._C._dispatch_keys(tensor))
     return None
 
@@ -164,8 +123,7 @@ def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> Undo:
     """Call ``take`` with the code of each function that Dynamo compiles and the code that it
     generated.
     """
-    register = getattr(import_module(_MODULE), "register_bytecode_hook", None)
-    undo: Undo = (lambda: None) if register is None else register(take).remove
+    undo: Undo = import_module(_MODULE).register_bytecode_hook(take).remove
     return undo
 
 
@@ -173,21 +131,10 @@ def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:
     """Find compile id and guard tree of the cache entry that runs ``made``; None when torch has
     dropped it.
     """
-    frames = import_module("torch._dynamo.eval_frame")
-    for entry in frames._debug_get_cache_entry_list(original):
+    for entry in torch._dynamo.eval_frame._debug_get_cache_entry_list(original):
         if entry.code is made and (root := guard_root(entry.guard_manager)) is not None:
             return str(entry.compile_id), root
     return None
-
-
-def empty_guard_tree() -> Any:
-    """Make a tree without guards: what a check costs by itself."""
-    return torch._C._dynamo.guards.RootGuardManager()
-
-
-def clone_guard_tree(tree: Any, left_out: Collection[str] = ()) -> Any:
-    """Copy a guard tree without some sources, and without all below them."""
-    return tree.clone_manager(lambda manager: manager.get_source() not in left_out)
 
 
 def _guarded_sources(tree: Any) -> Iterator[str]:
@@ -218,10 +165,10 @@ def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:
 
 
 def exported_guards(program: Any) -> list[str]:
-    """List conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.13);
-    else none.
+    """List conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.11 to
+    2.15).
     """
-    return [str(guard) for guard in getattr(program, "_guards_code", None) or ()]
+    return [str(guard) for guard in program._guards_code]
 
 
 def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -> bool:

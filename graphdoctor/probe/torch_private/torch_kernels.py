@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverloadPacket
 from torch.profiler import ProfilerActivity
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -106,44 +107,30 @@ def cuda_function(code: str) -> Callable[[Tensor], Tensor]:
 def operator_role(name: str) -> OperatorRole:
     """Classify an event on the host."""
     space, separator, base = name.partition("::")
-    overloads = _overloads(space, base) if separator else []
-    if not overloads or base in _ONLY_MEMORY or any(map(_only_looks, overloads)):
+    packet = getattr(getattr(torch.ops, space), base, None) if separator else None
+    names = packet.overloads() if isinstance(packet, OpOverloadPacket) else ()
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    overloads = []
+    for overload in (getattr(packet, name) for name in names):
+        schema = overload._schema
+        returns = any("Tensor" in str(value.type) for value in schema.returns)
+        takes = any("Tensor" in str(value.type) for value in schema.arguments)
+        # Arithmetic on numbers and lists has the same names; some are for TorchScript alone.
+        if (takes or returns) and torch._C._dispatch_has_kernel(overload.name()):
+            overloads.append(overload.name())
+            aliases = (argument.alias_info for argument in schema.arguments)
+            writes = any(alias is not None and alias.is_write for alias in aliases)
+            is_view = overload.is_view or torch.Tag.inplace_view in overload.tags
+            if is_view or not (writes or returns):
+                return "none"
+    if not overloads or base in _ONLY_MEMORY:
         return "none"
     if name in COPIES:
         return "copy"
     # An operation of the program's own is one piece to the compiler, for whatever device it was
     # registered.
     keys = ("CPU",) if space in _OF_TORCH else ("CPU", "CompositeExplicitAutograd")
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    names = [overload.name() for overload in overloads]
-    return "kernel" if any(has_kernel(name, key) for name in names for key in keys) else "calls"
-
-
-def _overloads(space: str, base: str) -> list[Any]:
-    """Those that take or return tensors; arithmetic on numbers and lists has the same names."""
-    try:
-        packet = getattr(getattr(torch.ops, space), base)
-        overloads = [getattr(packet, name) for name in packet.overloads()]
-        return [overload for overload in overloads if _is_about_tensors(overload)]
-    except (AttributeError, RuntimeError):
-        return []
-
-
-def _is_about_tensors(overload: Any) -> bool:
-    schema = overload._schema
-    has_tensor = any("Tensor" in str(value.type) for value in (*schema.arguments, *schema.returns))
-    # Some are for TorchScript alone.
-    return has_tensor and torch._C._dispatch_has_kernel(overload.name())
-
-
-def _only_looks(overload: Any) -> bool:
-    """Return whether it writes nothing, and returns a view or no tensor."""
-    if overload.is_view or torch.Tag.inplace_view in overload.tags:
-        return True
-    schema = overload._schema
-    aliases = (argument.alias_info for argument in schema.arguments)
-    writes = any(alias is not None and alias.is_write for alias in aliases)
-    return not writes and not any("Tensor" in str(result.type) for result in schema.returns)
+    return "kernel" if any(has_kernel(it, key) for it in overloads for key in keys) else "calls"
 
 
 def quick_range(name: str) -> AbstractContextManager[Any]:
@@ -218,26 +205,23 @@ def profiled_events(profiler: Any) -> list[ProfiledEvent]:
     in another.
 
     ``profiler.events()`` takes a hundred times as long to build a tree of ``kineto_results``
-    (``torch/autograd/profiler.py``, 2.13). Empty if this torch keeps them elsewhere.
+    (``torch/autograd/profiler.py``, 2.11 to 2.15).
     """
     host = torch._C._autograd.DeviceType.CPU
-    try:
-        return [
-            ProfiledEvent(
-                event.name(),
-                event.start_thread_id(),
-                event.start_ns(),
-                event.duration_ns(),
-                event.device_type() != host,
-                event.is_user_annotation(),
-                event.correlation_id(),
-                event.linked_correlation_id(),
-            )
-            for event in profiler.profiler.kineto_results.events()
-            if not event.is_async() and event.start_thread_id() == event.end_thread_id()
-        ]
-    except AttributeError:
-        return []
+    return [
+        ProfiledEvent(
+            event.name(),
+            event.start_thread_id(),
+            event.start_ns(),
+            event.duration_ns(),
+            event.device_type() != host,
+            event.is_user_annotation(),
+            event.correlation_id(),
+            event.linked_correlation_id(),
+        )
+        for event in profiler.profiler.kineto_results.events()
+        if not event.is_async() and event.start_thread_id() == event.end_thread_id()
+    ]
 
 
 class RangeProfiler:
@@ -364,7 +348,8 @@ class CudaGraphWatch:
         silent = _counted_skips() - self._counted_before - len(self._skipped)
         skipped = [*self._skipped, *({"reason": None, "compile_id": None} for _ in range(silent))]
         has_device = torch.cuda.is_available()
-        functions, captured = recorded_functions() or (None, None)
+        functions, recorded = recorded_functions()
+        captured: int | None = recorded
         if has_device and not captured and not skipped:
             captured = None
             why = "it says nothing of them"
@@ -397,19 +382,22 @@ def _managers() -> list[Any]:
     return [manager for manager in managers if manager is not None]
 
 
-def recorded_functions() -> tuple[list[dict[str, Any]], int] | None:
+def recorded_functions() -> tuple[list[dict[str, Any]], int]:
     """List the functions that torch is to record as CUDA graphs in a second call, and count for how
     many sizes it has.
 
     A manager has a function for each graph, or partition of one, and size of its inputs, and a tree
-    of recordings. None if this torch keeps them elsewhere.
+    of recordings.
     """
-    try:
-        recorded = list(map(_functions, _managers()))
-    except (AttributeError, KeyError, IndexError):
-        return None
-    functions = [function for functions, _ in recorded for function in functions]
-    return functions, sum(captured for _, captured in recorded)
+    functions: dict[int, dict[str, Any]] = {}
+    captured = 0
+    for manager in _managers():
+        recordings = list(_recordings(manager.roots))
+        for number in manager.ids_to_funcs:
+            alike = [same for of, same in recordings if of == number]
+            _add_recordings(functions, manager, number, alike)
+            captured += bool(alike)
+    return [*functions.values()], captured
 
 
 def awaits_backward() -> bool:
@@ -419,10 +407,7 @@ def awaits_backward() -> bool:
     ``check_warn_on_unable_to_start_executing`` (``torch/_inductor/cudagraph_trees.py``, 2.11 to
     2.15).
     """
-    try:
-        return any(bool(manager.warned_functions) for manager in _managers())
-    except (AttributeError, KeyError):
-        return False
+    return any(manager.warned_functions for manager in _managers())
 
 
 def launch_one_by_one() -> Undo:
@@ -430,8 +415,7 @@ def launch_one_by_one() -> Undo:
     its operation.
 
     torch uses CUDA graphs for the sizes that a setting names (``is_cudagraph_capture_sizes``,
-    ``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15), here for none. ``AttributeError`` if
-    there is no such setting.
+    ``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15), here for none.
     """
     from torch._inductor import config
 
@@ -441,39 +425,38 @@ def launch_one_by_one() -> Undo:
     return undo
 
 
-def _functions(manager: Any) -> tuple[list[dict[str, Any]], int]:
-    functions: dict[int, dict[str, Any]] = {}
-    captured = 0
-    all_recordings = list(_recordings(manager.roots))
-    for number, wrapped in manager.ids_to_funcs.items():
-        compile_id = manager.id_to_compile_id[number]
-        # One function is wrapped anew for each size.
-        function = functions.setdefault(
-            id(wrapped.model),
-            {
-                "compile_id": None if compile_id is None else str(compile_id),
-                "phase": "backward" if manager.id_to_mode[number].name == "BACKWARD" else "forward",
-                "name": manager.get_func_name(number),
-                **dict.fromkeys(("sizes", "recordings", "rerecordings"), 0),
-                **{part: [] for part in ("copied", "moved", "mutated")},
-            },
-        )
-        written = set(wrapped.mutated_input_idxs) - set(wrapped.static_input_idxs)
-        function["mutated"] = [
-            wrapped.placeholders[at].name for at in wrapped.mutated_input_idxs if at in written
-        ]
-        recordings = [alike for of, alike in all_recordings if of == number]
-        function["sizes"] += 1
-        captured += bool(recordings)
-        for alike in recordings:
-            function["recordings"] += len(alike)
-            function["rerecordings"] += len(alike) - 1
-            function["copied"] = [_input(alike[-1], index) for index in _copied(alike[-1])]
-            for before, after in pairwise(alike):
-                names = {moved["placeholder"] for moved in function["moved"]}
-                moved = [_input(after, index) for index in _moved(before, after)]
-                function["moved"] += [it for it in moved if it["placeholder"] not in names]
-    return [*functions.values()], captured
+def _add_recordings(
+    functions: dict[int, dict[str, Any]], manager: Any, number: int, recordings: list[list[Any]]
+) -> None:
+    wrapped, compile_id = manager.ids_to_funcs[number], manager.id_to_compile_id[number]
+    # One function is wrapped anew for each size.
+    function = functions.setdefault(
+        id(wrapped.model),
+        {
+            "compile_id": None if compile_id is None else str(compile_id),
+            "phase": "backward" if manager.id_to_mode[number].name == "BACKWARD" else "forward",
+            "name": manager.get_func_name(number),
+            **dict.fromkeys(("sizes", "recordings", "rerecordings"), 0),
+            **{part: [] for part in ("copied", "moved", "mutated")},
+        },
+    )
+    function["sizes"] += 1
+    static = wrapped.static_input_idxs
+    written = [index for index in wrapped.mutated_input_idxs if index not in static]
+    function["mutated"] = [wrapped.placeholders[index].name for index in written]
+    for alike in recordings:
+        function["recordings"] += len(alike)
+        function["rerecordings"] += len(alike) - 1
+        last = alike[-1]
+        # torch 2.15 can also copy what another CUDA graph made.
+        copied = getattr(last, "input_copy_idxs", last.non_static_input_idx)
+        tensors = (it for it in copied if isinstance(last.reconstructed_inputs[it], Tensor))
+        function["copied"] = [_input(last, index) for index in tensors]
+        for before, after in pairwise(alike):
+            names = {moved["placeholder"] for moved in function["moved"]}
+            pairs = zip(before.static_input_data_ptrs, after.static_input_data_ptrs, strict=True)
+            moved = [_input(after, index) for index, (old, new) in enumerate(pairs) if old != new]
+            function["moved"] += [it for it in moved if it["placeholder"] not in names]
 
 
 def _recordings(nodes: Mapping[Any, list[Any]]) -> Iterator[tuple[Any, list[Any]]]:
@@ -482,18 +465,6 @@ def _recordings(nodes: Mapping[Any, list[Any]]) -> Iterator[tuple[Any, list[Any]
             yield number, alike
         for recording in alike:
             yield from _recordings(recording.children)
-
-
-def _copied(recording: Any) -> Iterator[int]:
-    # torch 2.15 can also copy what another CUDA graph made.
-    for index in getattr(recording, "input_copy_idxs", recording.non_static_input_idx):
-        if isinstance(recording.reconstructed_inputs[index], Tensor):
-            yield index
-
-
-def _moved(before: Any, after: Any) -> Iterator[int]:
-    pairs = zip(before.static_input_data_ptrs, after.static_input_data_ptrs, strict=True)
-    return (index for index, (old, new) in enumerate(pairs) if old != new)
 
 
 def _input(recording: Any, index: int) -> dict[str, object]:

@@ -17,7 +17,6 @@ import copy
 import logging
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -28,12 +27,38 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._logging import _internal, structured
 
 from ..wire import ARTIFACT_PREFIX
-from . import torch_api
-from .torch_api import Undo, look_on, trace_logger
+from .torch_api import Failures, Undo, counters, current_compile_id, look_on, trace_logger
 
-_INTERNAL = "torch._logging._internal"
+_FRAME_SKIPS = logging.getLogger("torch._dynamo.convert_frame.__graph_breaks")
+"""``torch/_dynamo/convert_frame.py``, 2.13: the record of a frame skipped outside symbolic
+execution is only written while this artifact logger is enabled for DEBUG."""
+
+
+def _keep_trace_enabled() -> None:
+    """Have torch write its trace, records of skipped frames included, and undo what a program does
+    to all loggers: ``logging.config.dictConfig`` and ``logging.disable``.
+
+    Since 2.13 torch itself keeps its trace logger out of ``logging.disable``
+    (``torch/_logging/_internal.py``, ``_init_logs``): the override can go when that is the oldest
+    torch.
+    """
+
+    def is_enabled(logger: logging.Logger, level: int) -> bool:
+        # Asked before each record is made; the program may have configured logging in between.
+        logger.disabled = False
+        return level >= logger.getEffectiveLevel()
+
+    if not _FRAME_SKIPS.isEnabledFor(logging.DEBUG):
+        _FRAME_SKIPS.setLevel(logging.DEBUG)
+        _FRAME_SKIPS.propagate = False
+        if not _FRAME_SKIPS.handlers:
+            _FRAME_SKIPS.addHandler(logging.NullHandler())
+    for logger in (trace_logger(), _FRAME_SKIPS):
+        logger.disabled = False
+        logger.isEnabledFor = partial(is_enabled, logger)  # type: ignore[method-assign]
 
 
 def listen(handler: Handler) -> None:
@@ -54,20 +79,17 @@ class TraceLooker(Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
-        self.failures: Counter[str] = Counter()
-        """Exceptions that were survived here, by type name."""
+        self.failures = Failures()
         self._begun: set[tuple[object, object]] = set()
 
     def emit(self, record: LogRecord) -> None:
         """Look at one record."""
         metadata = getattr(record, "metadata", None)
-        try:
+        with self.failures.survived():
             if isinstance(metadata, dict):
                 if "dynamo_start" in metadata:
                     self._begun.add(_compile_key(metadata))
                 self.look_at(metadata, getattr(record, "payload", None))
-        except Exception as error:  # noqa: BLE001 - see the class
-            self.failures[type(error).__name__] += 1
 
     def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
         """Look at what a record says of itself, and at its payload."""
@@ -83,15 +105,6 @@ class TraceLooker(Handler):
         is_compiled = metrics.get("has_guarded_code") or metrics.get("co_name") is not None
         is_begun = _compile_key(metadata) in self._begun
         return metrics.get("is_forward") is not False and not is_compiled and not is_begun
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Listen while the context lasts."""
-        listen(self)
-        try:
-            yield
-        finally:
-            trace_logger().removeHandler(self)
 
 
 def _trace_files() -> list[Handler]:
@@ -109,9 +122,8 @@ def write_trace_to(folder: str) -> None:
 def add_trace_to(folder: str) -> None:
     """Have the trace go to a folder too, whatever the program did to ``TORCH_TRACE``."""
     if all(vars(handler)["root_dir"] != folder for handler in _trace_files()):
-        internal = import_module(_INTERNAL)
-        handler = internal.LazyTraceHandler(folder)
-        handler.setFormatter(internal.TorchLogsFormatter(trace=True))
+        handler = _internal.LazyTraceHandler(folder)
+        handler.setFormatter(_internal.TorchLogsFormatter(trace=True))
         trace_logger().addHandler(handler)
 
 
@@ -119,7 +131,7 @@ def after_log_setup(callback: Callable[[], None]) -> Undo:
     """Call back whenever torch has set up its loggers again, as ``torch._logging.set_logs`` does
     (2.13).
     """
-    return look_on(import_module(_INTERNAL), "_init_logs", after=lambda *_: callback())
+    return look_on(_internal, "_init_logs", after=lambda *_: callback())
 
 
 def begin_log_anew() -> None:
@@ -168,22 +180,14 @@ def compile_id(metadata: Mapping[str, Any]) -> str | None:
 
 
 def interned() -> dict[str, int]:
-    """Return the strings that ``str`` records defined, with their numbers
-    (``torch/_logging/structured.py``, 2.11 to 2.15).
-    """
-    table: dict[str, int] = getattr(import_module("torch._logging.structured"), "INTERN_TABLE", {})
-    return table
-
-
-def interned_by_number() -> dict[int, str]:
-    """Return the same the other way round."""
-    return {number: text for text, number in interned().items()}
+    """Return the strings that ``str`` records defined, with their numbers (2.11 to 2.15)."""
+    return structured.INTERN_TABLE
 
 
 def _define_strings(handler: Handler, strings: Mapping[str, int]) -> None:
     """Have one handler write the definitions that it missed."""
     for text, number in strings.items():
-        record = LogRecord(torch_api.TRACE_LOGGER_NAME, logging.DEBUG, __file__, 0, "", (), None)
+        record = LogRecord(trace_logger().name, logging.DEBUG, __file__, 0, "", (), None)
         record.metadata, record.payload = {"str": [text, number]}, None
         handler.handle(record)
 
@@ -199,26 +203,17 @@ class TraceKeeper:
 
     def begin_anew(self) -> None:
         """Begin with no compile: at the start, and in a forked process."""
-        writer = self._writer()
+        # Also where the program has taken it off the logger (``LOG_TRACE_HANDLER``, 2.11 to 2.15).
+        handlers = (*trace_logger().handlers, _internal.LOG_TRACE_HANDLER)
+        folders = ((handler, getattr(handler, "root_dir", None)) for handler in handlers)
+        accepted = (handler for handler, it in folders if it and self._folder in (None, it))
+        writer = next(accepted, None)
         self._kept = [handler for handler in (writer, self._listener) if handler is not None]
         self._begun = 0
         self.write_error: OSError | None = None
         """Why the log ends early; None while it's written."""
         if writer is not None:
             writer.handleError = partial(self._end_log, writer)  # type: ignore[method-assign]
-
-    def _writer(self) -> Handler | None:
-        """Return the handler that writes the trace to the folder, or first; also where the program
-        has taken it off the logger.
-
-        ``LOG_TRACE_HANDLER``: ``torch/_logging/_internal.py``, 2.11 to 2.15.
-        """
-        first = getattr(import_module(_INTERNAL), "LOG_TRACE_HANDLER", None)
-        for handler in (*trace_logger().handlers, first):
-            folder = getattr(handler, "root_dir", None)
-            if folder and self._folder in (None, folder):
-                return handler
-        return None
 
     def install(self) -> Undo:
         """Look after the handlers before each compile.
@@ -235,7 +230,7 @@ class TraceKeeper:
         """A compile is about to write its first record; one that is part of another doesn't
         count.
         """
-        self._begun += torch_api.current_compile_id() is None
+        self._begun += current_compile_id() is None
         self.restore()
 
     def _end_log(self, writer: Handler, _record: LogRecord) -> None:
@@ -259,8 +254,7 @@ class TraceKeeper:
     def restore(self) -> None:
         """Put back what the program took away."""
         logger = trace_logger()
-        torch_api.record_skipped_frames()
-        torch_api.keep_trace_enabled()
+        _keep_trace_enabled()
         # torch's own level, whatever the handlers want (``torch/_logging/_internal.py``, 2.13).
         logger.setLevel(logging.DEBUG)
         for handler in self._kept:
@@ -294,7 +288,7 @@ class TraceFile(logging.FileHandler):
         super().__init__(path, encoding="utf-8", errors="replace")
         self.root_dir = str(folder)
         """Marks a trace file (``trace_files_paused``)."""
-        self.setFormatter(import_module(_INTERNAL).TorchLogsFormatter(trace=True))
+        self.setFormatter(_internal.TorchLogsFormatter(trace=True))
 
     def emit(self, record: LogRecord) -> None:
         """Write a record, unless a forked process makes it: the file isn't its own."""
@@ -316,8 +310,16 @@ def borrowed(folder: Path) -> Iterator[None]:
         raise BusyError
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as restoring:
-        loggers = _Loggers()
-        restoring.callback(loggers.restore)
+        states = _logger_states()
+
+        def borrow_again() -> None:
+            """Torch has set up all its loggers again (``torch._logging.set_logs``): return them in
+            that state.
+            """
+            states[:] = _logger_states()
+            _keep_trace_enabled()
+
+        restoring.callback(_restore, states)
         if all(getattr(handler, "root_dir", "") is None for handler in logger.handlers):
             restoring.callback(_forget_interned, len(interned()))
         for handler in logger.handlers:
@@ -331,8 +333,8 @@ def borrowed(folder: Path) -> Iterator[None]:
         # first record that nobody wants (``LazyTraceHandler.emit``,
         # ``torch/_logging/_internal.py``, 2.13), and the next one misses it.
         logger.handlers.insert(0, file)
-        loggers.borrow()
-        restoring.callback(after_log_setup(loggers.borrow_again))
+        _keep_trace_enabled()
+        restoring.callback(after_log_setup(borrow_again))
         yield
 
 
@@ -351,46 +353,28 @@ def _is_torchs_own(record: LogRecord) -> bool:
     return not str(name).startswith(ARTIFACT_PREFIX)
 
 
-class _Loggers:
-    def __init__(self) -> None:
-        self._before = self._look()
-
-    def borrow(self) -> None:
-        torch_api.record_skipped_frames()
-        torch_api.keep_trace_enabled()
-
-    def borrow_again(self) -> None:
-        """Torch has set up all its loggers again (``torch._logging.set_logs``): return them in that
-        state.
-        """
-        self._before = self._look()
-        self.borrow()
-
-    def restore(self) -> None:
-        """Restore them, except for the trace logger's handlers, which others restore."""
-        for logger, state in self._before:
-            vars(logger).pop("isEnabledFor", None)
-            logger.setLevel(state.pop("level"))
-            logger.handlers[:] = state.pop("handlers", logger.handlers)
-            vars(logger).update(state)
-
-    def _look(self) -> list[tuple[logging.Logger, dict[str, Any]]]:
-        names = ("level", "propagate", "disabled", "isEnabledFor")
-        states = []
-        for logger in torch_api.switched_loggers():
-            state = {name: vars(logger)[name] for name in names if name in vars(logger)}
-            if logger is not trace_logger():
-                state["handlers"] = list(logger.handlers)
-            states.append((logger, state))
-        return states
+_LoggerState = tuple[logging.Logger, dict[str, Any]]
 
 
-_TABLES = (
-    "torch._dynamo.eval_frame.always_optimize_code_objects",
-    "torch._dynamo.utils.CleanupManager.instance",
-)
-"""``ExactWeakKeyDictionary`` objects (``torch/_dynamo/utils.py``, 2.13): keys by number in
-``refs``, and ``values``."""
+def _logger_states() -> list[_LoggerState]:
+    """What to restore of two loggers, except for the trace logger's handlers, which others
+    restore.
+    """
+    names = ("level", "propagate", "disabled", "isEnabledFor")
+    loggers = (trace_logger(), _FRAME_SKIPS)
+    states = [
+        {name: vars(logger)[name] for name in names if name in vars(logger)} for logger in loggers
+    ]
+    states[1]["handlers"] = list(_FRAME_SKIPS.handlers)
+    return list(zip(loggers, states, strict=True))
+
+
+def _restore(states: list[_LoggerState]) -> None:
+    for logger, state in states:
+        vars(logger).pop("isEnabledFor", None)
+        logger.setLevel(state.pop("level"))
+        logger.handlers[:] = state.pop("handlers", logger.handlers)
+        vars(logger).update(state)
 
 
 @contextmanager
@@ -400,21 +384,24 @@ def fresh_dynamo() -> Iterator[None]:
 
     ``torch.compiler.reset`` leaves counts behind, marks of functions
     (``always_optimize_code_objects``, ``torch/_dynamo/eval_frame.py``, 2.13), and what Dynamo put
-    into globals (``CleanupManager``, ``_dynamo/utils.py``, 2.13).
+    into globals (``CleanupManager``, ``_dynamo/utils.py``, 2.13): ``ExactWeakKeyDictionary``
+    objects, with keys by number in ``refs``, and ``values``.
     """
     torch.compiler.reset()
-    counters = torch_api.counters()
-    counted = copy.deepcopy(dict(counters))
-    counters.clear()
-    tables = [(it, dict(it.refs)) for it in map(torch_api.lookup, _TABLES) if it is not None]
+    counts = counters()
+    counted = copy.deepcopy(dict(counts))
+    counts.clear()
+    marks = torch._dynamo.eval_frame.always_optimize_code_objects
+    tables: list[Any] = [marks, torch._dynamo.utils.CleanupManager.instance]
+    before = [dict(table.refs) for table in tables]
     put = _globals_of_dynamo().keys()
     try:
         yield
     finally:
         torch.compiler.reset()
-        counters.clear()
-        counters.update(counted)
-        for table, refs in tables:
+        counts.clear()
+        counts.update(counted)
+        for table, refs in zip(tables, before, strict=True):
             for number, key in list(table.refs.items()):
                 if refs.get(number) is key:
                     continue
