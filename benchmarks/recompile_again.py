@@ -22,9 +22,10 @@ from graphdoctor.probe.record.files import ProgramFiles
 from graphdoctor.probe.record.graphs import GraphRecorder
 from graphdoctor.probe.record.guards import RecompileRecorder
 from graphdoctor.probe.record.listener import TraceListener
-from graphdoctor.probe.torch_private import torch_api, torch_guards
+from graphdoctor.probe.torch_private import torch_api
 
-_HOOKS = (torch_guards.BUILT, torch_guards.COMPARED)
+_HOOKS = ("CheckFunctionManager", "get_and_maybe_log_recompilation_reasons")
+"""What ``torch_guards.watch_guards`` replaces."""
 _STEADY_CALLS = 400
 
 

@@ -27,12 +27,9 @@ class EventFile:
     """
 
     def __init__(self, path: Path | None) -> None:
-        # Unbuffered bytes: a line is in the kernel when write() returns, whatever kills the process
-        # next. Private: values of the program are in it.
-        private = (
-            None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        )
-        self._stream = None if private is None else open(private, "ab", buffering=0)  # noqa: PTH123, SIM115 - a descriptor
+        # Private: values of the program are in it.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._descriptor = None if path is None else os.open(path, flags, 0o600)
         self._lock = threading.Lock()
         self._phase = ""
         self._kind: PhaseKind = "importing torch"
@@ -41,22 +38,24 @@ class EventFile:
 
     def write(self, name: str, fact: Fact | None = None, /, **fields: object) -> None:
         """Append one event: a fact, what no fact holds, or both."""
-        line = (
-            json_text({"event": name, **({} if fact is None else vars(fact)), **fields}) + "\n"
-        ).encode()
+        event = {"event": name, **({} if fact is None else vars(fact)), **fields}
+        line = f"{json_text(event)}\n".encode()
         with self._lock:
-            if self._stream is None or self.error is not None:
+            if self._descriptor is None or self.error is not None:
                 return
             try:
+                # A line is in the kernel then, whatever kills the process next.
                 while line:
-                    line = line[self._stream.write(line) or 0 :]
+                    line = line[os.write(self._descriptor, line) :]
             except OSError as error:
                 self.error = error
 
     def close(self) -> None:
         """Close the file."""
-        if self._stream is not None:
-            self._stream.close()
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+            self._descriptor = None
 
     def phase(self, kind: PhaseKind, text: str | None = None, **values: int) -> None:
         """Report what begins now; ``text``: of a variation; ``index``: of a call."""

@@ -46,18 +46,6 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(weights @ v)))
 
 
-class Tied(nn.Module):
-    """One weight is used twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding, self.head = nn.Embedding(50, 16), nn.Linear(16, 50, bias=False)
-        self.head.weight = self.embedding.weight
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.head(torch.tanh(self.embedding(ids)))
-
-
 class Square(torch.autograd.Function):
     """A custom function that also keeps a tensor without `save_for_backward`."""
 
@@ -141,7 +129,6 @@ def listed(partitions: list[Partition]) -> int:
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "attention": (Block(), (random(4, 16, 32, needs_gradient=False),)),
-    "tied": (Tied(), (torch.randint(0, 50, (4, 8)),)),
     "custom": (squared, (random(16, 16),)),
     "checkpointed": (functools.partial(checkpointed, Block()), (random(4, 16, 32),)),
     "convolution": (

@@ -18,6 +18,7 @@ import datetime
 import itertools
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -95,12 +96,17 @@ def calibrate(
         launch_us=None,
     )
     before = next((it for it in reversed(kept) if it.conditions == calibration.conditions), None)
-    calibration = (
-        calibration if before is None else before.replace(cache_bytes=calibration.cache_bytes)
-    )
+    if before is not None:
+        calibration = before.replace(cache_bytes=calibration.cache_bytes)
     products, rates = dict(calibration.matmul_tflops_per_s), dict(calibration.elementwise_g_per_s)
-    missing = [dtype for dtype in _products(dtypes, device) if dtype not in products]
-    unmeasured = [name for name in measurable(elementwise, device) if name not in rates]
+    missing = [
+        *((products, it, _product) for it in _products(dtypes, device) if it not in products),
+        *(
+            (rates, it, partial(rate, rates))
+            for it in measurable(elementwise, device)
+            if it not in rates
+        ),
+    ]
     copy, launch = calibration.copy_gb_per_s, calibration.launch_us
     are_steady: list[bool] = []
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
@@ -112,7 +118,7 @@ def calibrate(
                 seconds, _ = _best(lambda: [value.add_(1) for _ in range(_LAUNCHES)], device, 0.0)
                 launch = seconds / _LAUNCHES * 1e6
             are_steady.append(is_steady)
-        elif not missing and not unmeasured:
+        elif not missing:
             # Other work can have disturbed what was kept, all the time that it was measured.
             fastest = 0.0
             with suppress(RuntimeError):
@@ -120,15 +126,11 @@ def calibrate(
             if fastest > _STEADY * products["float32"]:
                 return calibrate(device, dtypes, elementwise, ())
             return calibration.replace(is_kept=True, is_steady=True)
-        for dtype in missing:
-            # A torch or a device without products of this dtype.
+        for table, name, measure in missing:
+            # A torch or a device without products of this dtype, or a CUDA build without a compiler
+            # for code at run time.
             with suppress(RuntimeError, TypeError):
-                products[dtype], is_steady = _product(dtype, device)
-                are_steady.append(is_steady)
-        for name in unmeasured:
-            # A CUDA build without a compiler for code at run time, for one.
-            with suppress(RuntimeError):
-                rates[name], is_steady = rate(name, rates, device)
+                table[name], is_steady = measure(name, device)
                 are_steady.append(is_steady)
     return calibration.replace(
         copy_gb_per_s=copy,
@@ -233,10 +235,8 @@ def _free(device: torch.device) -> int:
 def _processor() -> str:
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        for line in text.splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name" and value.strip():
-                return value.strip()
+        if (match := re.search(r"^model name\s*:\s*(\S.*)$", text, re.MULTILINE)) is not None:
+            return match[1].strip()
     return os.uname().machine
 
 
@@ -286,7 +286,7 @@ def measurable(names: Iterable[str], device: torch.device) -> list[str]:
     return list(dict.fromkeys([SIMPLE, *sorted(alike)]))
 
 
-def rate(name: str, rates: Mapping[str, float], device: torch.device) -> _Rate:
+def rate(rates: Mapping[str, float], name: str, device: torch.device) -> _Rate:
     """Measure a function in 1e9 elements a second; ``rates``: those so far."""
     if device.type == "cpu":
         count = _CPU_ELEMENTS * torch.get_num_threads()

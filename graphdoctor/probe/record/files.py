@@ -313,8 +313,16 @@ class Reads:
         folders = list(sys.path)
         with suppress(Exception):  # a user without a home
             folders.append(site.getusersitepackages())
+        unchanged = []
+        for file in sorted(files):
+            # Not since this process began.
+            with suppress(OSError, ValueError):
+                status = Path(file).stat()
+                changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+                if stat.S_ISREG(status.st_mode) and changed_ns < self._since_ns:
+                    unchanged.append(file)
         record = ReadsRecord(
-            files=sorted(filter(self._was_there, files)),
+            files=unchanged,
             missing=sorted(file for file in opened if not os.path.lexists(file)),
             search_path=list(dict.fromkeys(map(absolute, folders))),
             prefix=[sys.base_prefix, sys.prefix],
@@ -322,15 +330,6 @@ class Reads:
             modules=self._modules,
         )
         path.write_text(json.dumps(record), encoding="utf-8")
-
-    def _was_there(self, file: str) -> bool:
-        """Return whether it's a file that hasn't changed since this process began."""
-        try:
-            status = Path(file).stat()
-        except (OSError, ValueError):
-            return False
-        changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
-        return stat.S_ISREG(status.st_mode) and changed_ns < self._since_ns
 
 
 def _module_files() -> Iterator[tuple[str, str]]:

@@ -109,7 +109,6 @@ class RecompileRecorder:
 
     def __init__(self, listener: TraceListener) -> None:
         self._listener = listener
-        self._places: dict[_Place, _Place] = {}
         self._compiled: WeakKeyDictionary[Any, _Compiled] = WeakKeyDictionary()
         self.failures = Failures()
         """The session reports them as a gap."""
@@ -142,23 +141,18 @@ class RecompileRecorder:
             source = name_of(guard)
             if not source or source.startswith(_FOREIGN):
                 continue
-            if (place := self._user_place(guard.user_stack)) is not None:
-                lines.setdefault(source, place)
+            if stack := guard.user_stack:
+                # The innermost line of the user's; without one, the innermost line.
+                users = (item for item in reversed(stack) if is_user_file(item.filename))
+                entry = next(users, stack[-1])
+                self._listener.want_file(entry.filename)
+                lines.setdefault(source, (entry.filename, entry.lineno or 0, entry.name))
             # The kinds that it became, and the one that Dynamo asked for.
             kinds = {*(guard.guard_types or ()), guard.create_fn_name()}
             is_kept = _is_worth_keeping(source, kinds)
             if is_kept and (value := _evaluated(source, scope)) is not _UNKNOWN:
                 values[source] = value_description(value)
         return lines, values
-
-    def _user_place(self, stack: Any) -> _Place | None:
-        """Return the innermost user line of a guard's stack; without one, the innermost line."""
-        if not stack:
-            return None
-        entry = next((item for item in reversed(stack) if is_user_file(item.filename)), stack[-1])
-        place = (entry.filename, entry.lineno or 0, entry.name)
-        self._listener.want_file(entry.filename)
-        return self._places.setdefault(place, place)
 
     # At a recompile.
 
@@ -289,10 +283,10 @@ def _failed_below(manager: Any, now: _Now, before: _Values) -> Iterator[_Failed]
                 yield _failure("MISSING", source)
             continue
         failed = []
-        for leaf in filter(callable, child.get_leaf_guards()):
+        for leaf in child.get_leaf_guards():
             # The length of None, say, raises: the guard on the type before it has failed.
             with suppress(Exception):
-                if leaf(value) is False:
+                if callable(leaf) and leaf(value) is False:
                     kind, text = type(leaf).__name__, leaf.verbose_code_parts()
                     failed.append(_failure(kind, source, text))
         if any(item["leaf"] == "TYPE_MATCH" for item in failed):

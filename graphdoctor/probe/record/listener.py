@@ -164,11 +164,10 @@ class TraceListener(torch_trace.TraceLooker):
     def _write_root(self) -> None:
         values = torch_api.compiled_values()
         called = values.get("fn")
-        owner = getattr(called, "__self__", None)
+        owner = getattr(called, "__self__", called)
         root = self._roots.get(id(called)) or self._roots.get(id(owner))
         if root is None:
             return
-        owner = getattr(called, "__self__", called)
         artifact = {
             "expression": root.expression,
             "class_name": type(owner).__qualname__,
@@ -206,20 +205,18 @@ class TraceListener(torch_trace.TraceLooker):
         stack = getattr(error, "real_stack", None)
         if error is None or stack is None:
             return
+        gb_type = getattr(error, "gb_type", None)
+        if stack and str(gb_type).startswith(_BRANCH) and stack[-1].colno is not None:
+            # To the whole condition.
+            last = stack[-1]
+            columns = self.sources.boolean_operation(last.filename, last.lineno, last.colno)
+            if columns is not None:
+                place, (start, end) = (last.filename, last.lineno, last.name), columns
+                whole = FrameSummary(*place, lookup_line=False, colno=start, end_colno=end)
+                stack = [*stack[:-1], whole]
         entries = stack_entries(stack)
         for entry in entries:
             self.want_source(entry["file"], entry["line"], entry["function"])
-        gb_type = getattr(error, "gb_type", None)
-        if entries and str(gb_type).startswith(_BRANCH) and "column" in entries[-1]:
-            # To the whole condition.
-            entry = entries[-1]
-            text = linecache.getline(entry["file"], entry["line"]).rstrip("\n")
-            column = len(text[: entry["column"] - 1].encode())
-            operation = self.sources.boolean_operation(entry["file"], entry["line"], column)
-            if operation is not None:
-                start, end = operation
-                entry["column"] = _characters(text, start) + 1
-                entry["end_column"] = None if end is None else _characters(text, end) + 1
         seen = {"of": of, "type": type(error).__qualname__, "gb_type": gb_type, "stack": entries}
         write_artifact("graphdoctor_stack", seen)
 

@@ -13,6 +13,7 @@ import linecache
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 from ...facts.recording import Enclosing, EnclosingKind, SourceContext
 
@@ -21,7 +22,6 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _NAMED = (ast.ClassDef, *_FUNCTIONS)
 _SCOPES = (ast.Module, *_FUNCTIONS)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_WITHOUT_LINE = (ast.arguments, ast.withitem, ast.match_case, ast.comprehension)
 _KINDS: dict[type[ast.AST], EnclosingKind] = {
     **dict.fromkeys((ast.For, ast.AsyncFor), "for"),
     ast.While: "while",
@@ -139,16 +139,16 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
     none.
     """
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, _WITHOUT_LINE):
-            yield from _children(child)
-        else:
+        if hasattr(child, "lineno"):
             yield child
+        else:
+            yield from _children(child)
 
 
-def _covers(node: ast.AST, line: int) -> bool:
+def _covers(node: Any, line: int) -> bool:
     # A decorated definition starts at its first decorator, as its code object does.
-    first = getattr(next(iter(getattr(node, "decorator_list", ())), node), "lineno", None)
-    return first is not None and first <= line <= (getattr(node, "end_lineno", None) or first)
+    first: int = next(iter(getattr(node, "decorator_list", ())), node).lineno
+    return first <= line <= node.end_lineno
 
 
 class _Scope:
@@ -300,11 +300,8 @@ class _Flow:
                 return self._after_try(statement, bound)
             case ast.AnnAssign(value=None):
                 return bound
-            case ast.Assign(targets=targets):
-                return bound | _all_targets(*targets)
-            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-                return bound | _all_targets(target)
-        return bound | _targets(statement)
+        targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+        return bound | _targets(statement) | _all_targets(*targets)
 
     def _after_try(self, statement: ast.Try | ast.TryStar, bound: _Names) -> _Bound:
         whole = self._run(statement.orelse, self._run(statement.body, bound))

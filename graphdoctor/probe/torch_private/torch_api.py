@@ -43,6 +43,9 @@ _EVAL_FRAME = str(Path("_dynamo", "eval_frame.py"))
 
 # Replacing.
 
+Function = Callable[..., Any]
+"""One of torch's, or of the program's."""
+
 Undo = Callable[[], None]
 """Undoes what was done; harmless when called twice."""
 
@@ -61,7 +64,7 @@ def put_in_place(owner: Any, name: str, value: object) -> Undo:
     return undo
 
 
-def wrap(owner: Any, name: str, around: Callable[..., Any], *, is_traced: bool = False) -> Undo:
+def wrap(owner: Any, name: str, around: Function, *, is_traced: bool = False) -> Undo:
     """Have ``around(original, *arguments)`` called in the place of a function or a class method.
 
     ``is_traced``: Dynamo may compile what calls it, and is to leave our part alone.
@@ -99,7 +102,7 @@ def look_on(
     it raised.
     """
 
-    def around(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def around(original: Function, *args: Any, **kwargs: Any) -> Any:
         if before is not None:
             survived(before, *args)
         result = original(*args, **kwargs)
@@ -397,7 +400,7 @@ def as_not_compiled_in_place(module: Module) -> None:
             vars(inner)["_compiled_call_impl"] = None
 
 
-def keep_from_compiling(function: Callable[..., Any], *, has_callees: bool = False) -> None:
+def keep_from_compiling(function: Function, *, has_callees: bool = False) -> None:
     """Have Dynamo leave a function alone, and with ``has_callees`` all that it calls.
 
     ``skip_code``, ``set_code_exec_strategy``: ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15.
@@ -418,9 +421,7 @@ def submodules(module: Module) -> list[tuple[str, Module]]:
     return [(name, child) for name, child in module._modules.items() if child is not None]
 
 
-def compiled_entry(
-    module: Module, compile_one: Callable[[Any], Callable[..., Any]]
-) -> tuple[str, Callable[..., Any]]:
+def compiled_entry(module: Module, compile_one: Callable[[Any], Function]) -> tuple[str, Function]:
     """Compile the attribute through which a module runs compiled code, as ``Module.compile()`` sets
     it; returns its name and that code.
     """

@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 
 from ...facts.kernels import ProfilePhase
 from ...facts.profiled import InductorKernel
-from .torch_api import current_compile_id, wrap
+from .torch_api import Function, current_compile_id, wrap
 from .torch_kernels import quick_range
 
 _HOOK = "set_kernel_post_grad_provenance_tracing"
@@ -77,7 +77,7 @@ class CodegenWatch:
         for undo in self._undos:
             undo()
 
-    def _graph(self, original: Callable[..., Any], lowering: Any, *args: Any) -> Any:
+    def _graph(self, original: Function, lowering: Any, *args: Any) -> Any:
         if lowering.graph_id is None:
             return original(lowering, *args)
         phase: ProfilePhase = "backward" if lowering.is_backward else "forward"
@@ -101,7 +101,7 @@ class CodegenWatch:
             self.failure = self.failure or f"{type(error).__name__}: {error}"
 
     def _kernel(
-        self, original: Callable[..., Any], scheduled: Any, name: str, is_extern: bool = False
+        self, original: Function, scheduled: Any, name: str, is_extern: bool = False
     ) -> Any:
         if self._current is not None:
             kernel = InductorKernel(name=name, kind="other", operations=(), bytes=None, flops=None)
@@ -229,7 +229,7 @@ def graph_runs_marked() -> Iterator[None]:
     """
     from torch._inductor.output_code import CompiledFxGraph
 
-    def call(original: Callable[..., Any], graph: Any, inputs: Sequence[Any]) -> Any:
+    def call(original: Function, graph: Any, inputs: Sequence[Any]) -> Any:
         options = graph.fx_kwargs
         phase = "backward" if options.get("is_backward") else "forward"
         with quick_range(f"{RUN_RANGE}{options.get('graph_id')} {phase}"):
@@ -429,7 +429,7 @@ class PartitionWatch:
         self._last: Partition | None = None
         self.close = wrap(compile_fx, "partition_fn", self._cut)
 
-    def _cut(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _cut(self, original: Function, *args: Any, **kwargs: Any) -> Any:
         forward, backward = parts = original(*args, **kwargs)
         self._last = None
         if isinstance(count := kwargs.get("num_fwd_outputs"), int):

@@ -26,7 +26,7 @@ import torch
 from ...facts.kernels import Float32Precision
 from ...facts.trials import CompilerPartKind
 from .imports import AfterImport
-from .torch_api import put_in_place, wrap
+from .torch_api import Function, put_in_place, wrap
 
 _CONFIG_MODULES = (
     "torch._dynamo.config",
@@ -187,7 +187,7 @@ def compile_into(folder: str, *, shares_checks: bool = True) -> None:
     before = os.environ.get(_FOLDER)
     os.environ[_FOLDER] = folder
 
-    def check_build(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def check_build(check: Function, *args: Any, **kwargs: Any) -> Any:
         now = os.environ.pop(_FOLDER)
         try:
             if before is not None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .torch_api import Undo, look_on, put_in_place, wrap
+from .torch_api import Function, Undo, look_on, put_in_place, wrap
 
 _MODULE = "torch._dynamo.convert_frame"
 """Looks up what is hooked here at each compile (2.13, ``GraphCaptureOutput.build_guards`` and
@@ -42,7 +42,7 @@ def watch_guards(
     module = import_module(_MODULE)
 
     def compared(
-        compare: Callable[..., Any], entries: Any, frame: Any, backend: Any, *args: Any, **kw: Any
+        compare: Function, entries: Any, frame: Any, backend: Any, *args: Any, **kw: Any
     ) -> Any:
         try:
             return compare(entries, frame, backend, *args, **kw)
@@ -108,8 +108,9 @@ def global_state() -> dict[str, Any]:
     """Return the process-wide state that torch guards on, as it is now
     (``torch/csrc/dynamo/guards.cpp``, 2.13).
     """
-    state: dict[str, Any] = json.loads(torch._C._dynamo.guards.GlobalStateGuard().__getstate__())
-    return state
+    state = str(torch._C._dynamo.guards.GlobalStateGuard().__getstate__())
+    values: dict[str, Any] = json.loads(state)
+    return values
 
 
 def dispatch_keys(tensor: torch.Tensor) -> str | None:

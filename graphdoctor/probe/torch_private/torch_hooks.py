@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from .torch_api import Undo, frames_outwards, look_on, survived, wrap
+from .torch_api import Function, Undo, frames_outwards, look_on, survived, wrap
 from .torch_kernels import quick_range
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
@@ -35,7 +35,7 @@ def watch_compile_calls(callback: Callable[[FrameType], None]) -> Undo:
     and 2.15).
     """
 
-    def get_backend(ask: Callable[..., Any], *args: Any) -> Any:
+    def get_backend(ask: Function, *args: Any) -> Any:
         frame = sys._getframe(2)
         if frame.f_code is torch.compile.__code__:
             survived(callback, frame)
@@ -61,7 +61,7 @@ def watch_graphs(
     and, when the backend raised, ``backend_error``.
     """
 
-    def call(original: Callable[..., Any], self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(original: Function, self: Any, gm: Any, *args: Any, **kwargs: Any) -> Any:
         artifact: dict[str, Any] = {"backend": None}
         with suppress(Exception):
             compiler = self.compiler_fn
@@ -112,7 +112,7 @@ Enter = Callable[[], Callable[[], object]]
 """Called before a call; returns what is called after it."""
 
 
-def _around_compile(around: Callable[..., Any]) -> Undo:
+def _around_compile(around: Function) -> Undo:
     """Wrap what compiles a function or a module, ``OptimizeContext.__call__`` (inherited in 2.11).
 
     Compiled autograd calls torch.compile while Dynamo compiles every function that is called.
@@ -133,7 +133,7 @@ class CompiledCalls:
         kind = import_module(_EVAL_FRAME).OptimizeContext
         seen = threading.local()
 
-        def call(compile_function: Callable[..., Any], context: Any, function: Any) -> Any:
+        def call(compile_function: Function, context: Any, function: Any) -> Any:
             # For a module it calls itself again with the module's bound method.
             depth = seen.depth = getattr(seen, "depth", 0) + 1
             try:
@@ -162,7 +162,7 @@ def compile_inside_ddp() -> Undo:
     """
     from torch.nn.parallel import DistributedDataParallel
 
-    def call(compile_function: Callable[..., Any], context: Any, function: Any) -> Any:
+    def call(compile_function: Function, context: Any, function: Any) -> Any:
         called = getattr(function, "__self__", function)
         if not isinstance(called, DistributedDataParallel):
             return compile_function(context, function)
@@ -247,7 +247,7 @@ class GraphGlobals:
             self._replaced.clear()
 
 
-def _watched(graph: Callable[..., Any], index: int, tensor_ops: int, runs: list[WatchedRun]) -> Any:
+def _watched(graph: Function, index: int, tensor_ops: int, runs: list[WatchedRun]) -> Any:
     """A graph in a range of its own. Dynamo skips its code, and everything that it calls itself is
     in C.
     """
