@@ -7,6 +7,8 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from graphdoctor.probe.events import json_text
 from graphdoctor.probe.record.graphs import CodegenRecorder
-from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch
+from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch, GeneratedGraph
 
 pytestmark = pytest.mark.slow
 
@@ -173,3 +175,44 @@ def test_what_is_read_of_arguments_is_known() -> None:
     assert product["argument_bytes"] == 4 * (16 * 64 + 64 * 32 + 32)
     assert product["bytes"] == product["argument_bytes"] + 4 * 16 * 32
     assert (function["bytes"], function["argument_bytes"]) == (2 * 4 * 16 * 32, 0)
+
+
+# What looking on leaves to the program, whatever it meets.
+
+HOOK = "set_kernel_post_grad_provenance_tracing"
+
+
+@pytest.fixture
+def codegen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Generates code with one call of a library that is other than torch's own nodes."""
+    from torch._inductor import config, debug
+    from torch._inductor.graph import GraphLowering
+
+    monkeypatch.setattr(debug, HOOK, lambda *_: 7)
+
+    def generate(_lowering: object) -> tuple[str, int]:
+        return "code", getattr(debug, HOOK)(object(), "extern_kernels.mm", True)
+
+    monkeypatch.setattr(GraphLowering, "codegen", generate)
+    with config.patch({"trace.provenance_tracking_level": 0}):
+        yield GraphLowering
+
+
+def test_unexpected_nodes_and_graphs_are_survived(codegen: Any) -> None:
+    kernels: list[GeneratedGraph] = []
+    for nodes in (SimpleNamespace(nodes=[]), None):
+        lowering = SimpleNamespace(
+            graph_id=3, is_backward=False, module=SimpleNamespace(graph=nodes)
+        )
+        watch = CodegenWatch(kernels.append)
+        try:
+            assert codegen.codegen(lowering) == ("code", 7)
+        finally:
+            watch.close()
+        assert watch.graphs == 1
+        assert (watch.failure or "").startswith("AttributeError: ")
+    # The node keeps its place; of a graph without nodes nothing is handed on.
+    (graph,) = kernels
+    assert [(kernel.name, kernel.kind, kernel.bytes) for kernel, _ in graph.kernels] == [
+        ("extern_kernels.mm", "other", None)
+    ]

@@ -64,21 +64,15 @@ def taken(*files: object, target: str | None = None) -> dict[str, str | None]:
     return {item["file"]: item["maker"] for _, item in files_of_program.take()}
 
 
-def test_a_file_of_the_project_is_not_generated(elsewhere: Path) -> None:
-    file = Path.cwd() / "build" / "a.py"
-    file.parent.mkdir()
-    loaded(file)
-    beside = elsewhere / "b.py"
-    loaded(beside)
-    assert taken(file) == {}
-    assert taken(beside, target=str(elsewhere / "model.py")) == {}
-
-
-def test_a_file_that_was_there_before_is_not_generated(
+def test_new_files_outside_the_project_are_generated(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = elsewhere / "a.py"
+    project, path = Path.cwd() / "build" / "a.py", elsewhere / "b.py"
+    project.parent.mkdir()
+    loaded(project)
     loaded(path)
+    assert taken(project) == {}
+    assert taken(path, target=str(elsewhere / "model.py")) == {}
     os.utime(path, (1, 1))
     assert taken(path) == {}
     # A copy keeps the time of the text, and appeared nevertheless later than this process.
@@ -95,15 +89,8 @@ def test_what_is_imported_from_a_lasting_folder_keeps_its_path(
     assert set(taken(path)) == {str(path)}
     monkeypatch.syspath_prepend(str(elsewhere))
     assert taken(path) == {}
-
-
-def test_a_file_in_the_temporary_folder_is_generated(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = elsewhere / "a.py"
-    loaded(path)
+    # A temporary folder isn't one, even without the file.
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere))
-    monkeypatch.syspath_prepend(str(elsewhere))
     assert set(taken(path)) == {str(path)}
     path.unlink()
     assert set(taken(path)) == {str(path)}

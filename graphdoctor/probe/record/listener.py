@@ -139,7 +139,7 @@ class TraceListener(torch_trace.TraceLooker):
             self.finished_compiles += metadata["compilation_metrics"].get("is_forward") is not False
             self._on_compile(None)
         elif "dynamo_start" in metadata:
-            self._on_compile(f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}")
+            self._on_compile(torch_trace.compile_id(metadata))
             self._write_caller(metadata["dynamo_start"].get("stack") or [{}])
 
     def _write_caller(self, stack: list[dict[str, Any]]) -> None:

@@ -80,7 +80,7 @@ class TraceLooker(Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.failures = Failures()
-        self._begun: set[tuple[object, object]] = set()
+        self._begun: set[str | None] = set()
 
     def emit(self, record: LogRecord) -> None:
         """Look at one record."""
@@ -88,7 +88,7 @@ class TraceLooker(Handler):
         with self.failures.survived():
             if isinstance(metadata, dict):
                 if "dynamo_start" in metadata:
-                    self._begun.add(_compile_key(metadata))
+                    self._begun.add(compile_id(metadata))
                 self.look_at(metadata, getattr(record, "payload", None))
 
     def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
@@ -103,7 +103,7 @@ class TraceLooker(Handler):
         """
         metrics = metadata["compilation_metrics"]
         is_compiled = metrics.get("has_guarded_code") or metrics.get("co_name") is not None
-        is_begun = _compile_key(metadata) in self._begun
+        is_begun = compile_id(metadata) in self._begun
         return metrics.get("is_forward") is not False and not is_compiled and not is_begun
 
 
@@ -168,14 +168,9 @@ def _refuse(_record: LogRecord) -> bool:
     return False
 
 
-def _compile_key(metadata: Mapping[str, Any]) -> tuple[object, object]:
-    """Return the compile that a record belongs to, among those of one process."""
-    return metadata.get("frame_id"), metadata.get("frame_compile_id")
-
-
 def compile_id(metadata: Mapping[str, Any]) -> str | None:
     """Return such as ``0/1``; None outside any compile."""
-    frame, count = _compile_key(metadata)
+    frame, count = metadata.get("frame_id"), metadata.get("frame_compile_id")
     return None if frame is None or count is None else f"{frame}/{count}"
 
 
