@@ -12,7 +12,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import WRAPPER_UPDATES, wraps
 from importlib import import_module
 from pathlib import Path
@@ -326,22 +326,19 @@ def marked_conversions(range_name: str) -> Iterator[None]:
     Where the program has a number or a NumPy array, generated code calls ``Tensor.item`` or
     ``to_numpy_helper`` (``PyCodegen.__call__``, ``torch/_dynamo/codegen.py``, 2.13).
     """
-    utils, generated = torch._dynamo.utils, torch._dynamo.convert_frame.output_codes
-    item, to_numpy, disable = Tensor.item, utils.to_numpy_helper, torch._dynamo.disable
 
-    def marked_item(tensor: Tensor) -> Any:
-        if not _is_called_by_generated_code(generated):
-            return item(tensor)
-        with torch.profiler.record_function(range_name):
-            return item(tensor)
+    def marked(convert: Function) -> Any:
+        def run(value: Any) -> Any:
+            is_dynamos = _is_called_by_generated_code()
+            with torch.profiler.record_function(range_name) if is_dynamos else nullcontext():
+                return convert(value)
 
-    def marked_to_numpy(value: Any) -> Any:
-        with torch.profiler.record_function(range_name):
-            return to_numpy(value)
+        return torch._dynamo.disable(run)
 
+    utils = torch._dynamo.utils
     with (
-        mock.patch.object(utils, "to_numpy_helper", disable(marked_to_numpy)),
-        mock.patch.object(Tensor, "item", disable(marked_item)),
+        mock.patch.object(utils, "to_numpy_helper", marked(utils.to_numpy_helper)),
+        mock.patch.object(Tensor, "item", marked(Tensor.item)),
     ):
         yield
 
@@ -356,7 +353,7 @@ def has_conversions() -> bool:
     return any("item" in used or "to_numpy_helper" in used for used in names)
 
 
-def _is_called_by_generated_code(generated: Any) -> bool:
+def _is_called_by_generated_code() -> bool:
     """Return whether our caller's caller is an instruction that Dynamo generated, not a copied one.
 
     Copied instructions keep their columns; generated ones have only a line.
@@ -364,7 +361,7 @@ def _is_called_by_generated_code(generated: Any) -> bool:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.endswith(_EVAL_FRAME):
         frame = frame.f_back
-    if frame is None or frame.f_code not in generated:
+    if frame is None or frame.f_code not in torch._dynamo.convert_frame.output_codes:
         return False
     return list(frame.f_code.co_positions())[frame.f_lasti // 2][2] is None
 
