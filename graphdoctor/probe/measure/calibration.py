@@ -99,14 +99,8 @@ def calibrate(
     if before is not None:
         calibration = before.replace(cache_bytes=calibration.cache_bytes)
     products, rates = dict(calibration.matmul_tflops_per_s), dict(calibration.elementwise_g_per_s)
-    missing = [
-        *((products, it, _product) for it in _products(dtypes, device) if it not in products),
-        *(
-            (rates, it, partial(rate, rates))
-            for it in measurable(elementwise, device)
-            if it not in rates
-        ),
-    ]
+    missing = [dtype for dtype in _products(dtypes, device) if dtype not in products]
+    unmeasured = [name for name in measurable(elementwise, device) if name not in rates]
     copy, launch = calibration.copy_gb_per_s, calibration.launch_us
     are_steady: list[bool] = []
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
@@ -118,7 +112,7 @@ def calibrate(
                 seconds, _ = _best(lambda: [value.add_(1) for _ in range(_LAUNCHES)], device, 0.0)
                 launch = seconds / _LAUNCHES * 1e6
             are_steady.append(is_steady)
-        elif not missing:
+        elif not missing and not unmeasured:
             # Other work can have disturbed what was kept, all the time that it was measured.
             fastest = 0.0
             with suppress(RuntimeError):
@@ -126,11 +120,15 @@ def calibrate(
             if fastest > _STEADY * products["float32"]:
                 return calibrate(device, dtypes, elementwise, ())
             return calibration.replace(is_kept=True, is_steady=True)
-        for table, name, measure in missing:
-            # A torch or a device without products of this dtype, or a CUDA build without a compiler
-            # for code at run time.
+        for dtype in missing:
+            # A torch or a device without products of this dtype.
             with suppress(RuntimeError, TypeError):
-                table[name], is_steady = measure(name, device)
+                products[dtype], is_steady = _product(dtype, device)
+                are_steady.append(is_steady)
+        for name in unmeasured:
+            # A CUDA build without a compiler for code at run time, for one.
+            with suppress(RuntimeError):
+                rates[name], is_steady = rate(name, rates, device)
                 are_steady.append(is_steady)
     return calibration.replace(
         copy_gb_per_s=copy,
@@ -147,7 +145,7 @@ def _products(dtypes: Iterable[str], device: torch.device) -> list[str]:
     """Dtypes to measure products of: float32 always, of the others those that have ordinary
     products.
     """
-    names = {"bfloat16", "float16", "float64"} & {*dtypes}
+    names = {"bfloat16", "float16", "float64"} & set(dtypes)
     precision = float32_precision() if device.type == "cuda" else None
     is_mixed = precision is not None and precision.convolution_tf32 and not precision.matmul_tf32
     return ["float32", *sorted(names), *([TF32] if is_mixed else [])]
@@ -179,7 +177,7 @@ def _product(name: str, device: torch.device, part: float = 1.0) -> _Rate:
             # Not all zeros or ones: with these a GPU takes less power, and runs faster than it does
             # at work.
             generator = torch.Generator(device).manual_seed(0)
-            empty = [torch.empty(size, size, dtype=torch.float32, device=device) for _ in range(2)]
+            empty = (torch.empty(size, size, dtype=torch.float32, device=device) for _ in range(2))
             left, right = (matrix.normal_(generator=generator).to(dtype) for matrix in empty)
             multiply = partial(torch.mm, left, right, out=torch.mm(left, right))
             seconds = min(_time(multiply) for _ in range(_LEAST))
@@ -286,7 +284,7 @@ def measurable(names: Iterable[str], device: torch.device) -> list[str]:
     return list(dict.fromkeys([SIMPLE, *sorted(alike)]))
 
 
-def rate(rates: Mapping[str, float], name: str, device: torch.device) -> _Rate:
+def rate(name: str, rates: Mapping[str, float], device: torch.device) -> _Rate:
     """Measure a function in 1e9 elements a second; ``rates``: those so far."""
     if device.type == "cpu":
         count = _CPU_ELEMENTS * torch.get_num_threads()

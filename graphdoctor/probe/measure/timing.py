@@ -253,7 +253,14 @@ def kept_bytes(call: Make) -> int | None:
     in this call.
     """
     # Held, so that nothing new gets the same address.
-    before = {storage.data_ptr(): storage for storage in _present()}
+    before: dict[int, UntypedStorage] = {}
+    for value in gc.get_objects():
+        if issubclass(type(value), Tensor):
+            # Any tensor of the process: a lazy module's has no memory yet, and another class's can
+            # raise what it likes.
+            with suppress(Exception):
+                there = [storage for storage in _storages(value) if storage.device.type != "meta"]
+                before |= {storage.data_ptr(): storage for storage in there}
     saved: weakref.WeakSet[_Saved] = weakref.WeakSet()
 
     def pack(tensor: Tensor) -> _Saved:
@@ -273,17 +280,6 @@ def kept_bytes(call: Make) -> int | None:
     except (RuntimeError, NotImplementedError):
         return None
     return sum(size for address, size in sizes.items() if address not in before)
-
-
-def _present() -> Iterator[UntypedStorage]:
-    for value in gc.get_objects():
-        if issubclass(type(value), Tensor):
-            # Any tensor of the process: a lazy module's has no memory yet, and another class's can
-            # raise what it likes.
-            with suppress(Exception):
-                yield from [
-                    storage for storage in _storages(value) if storage.device.type != "meta"
-                ]
 
 
 def _storages(tensor: Tensor) -> list[UntypedStorage]:

@@ -149,7 +149,9 @@ class RecompileRecorder:
                 lines.setdefault(source, (entry.filename, entry.lineno or 0, entry.name))
             # The kinds that it became, and the one that Dynamo asked for.
             kinds = {*(guard.guard_types or ()), guard.create_fn_name()}
-            is_kept = _is_worth_keeping(source, kinds)
+            is_object = bool(kinds & _OBJECT_GUARDS) or any("KEY" in kind for kind in kinds)
+            is_of_module = any(part in source for part in _PARTS_OF_MODULES)
+            is_kept = is_object or ("TENSOR_MATCH" in kinds and not is_of_module)
             if is_kept and (value := _evaluated(source, scope)) is not _UNKNOWN:
                 values[source] = value_description(value)
         return lines, values
@@ -357,12 +359,6 @@ def _owner(source: str) -> str:
     """Return the object that a source is an attribute or item of; an argument is its own."""
     cut = max(source.rfind("."), source.rfind("["))
     return source[:cut] if cut > 1 else source
-
-
-def _is_worth_keeping(source: str, kinds: set[str]) -> bool:
-    is_object = bool(kinds & _OBJECT_GUARDS) or any("KEY" in kind for kind in kinds)
-    is_of_module = any(part in source for part in _PARTS_OF_MODULES)
-    return is_object or ("TENSOR_MATCH" in kinds and not is_of_module)
 
 
 def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, list[_Failed]]]:
