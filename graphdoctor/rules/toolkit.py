@@ -18,7 +18,7 @@ from typing import Literal
 
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.fixes import FixKind, SnippetPlace
-from graphdoctor.facts.recording import Recording, SourceContext
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry, parsed
 from graphdoctor.facts.base import grouped as grouped
@@ -135,29 +135,23 @@ def rewritten(
 
 
 def _pasted(site: BreakSite, code: str | None) -> str | None:
-    """Return the code with the file's names; None if it can't be pasted."""
+    """Return the code with the file's names; None if it can't be pasted.
+
+    The statement has to be read in whole, and to stand on lines of its own.
+    """
     context = site.context
-    if code is None or context is None or not site.is_own_code or not _is_whole(context):
+    if code is None or context is None or not site.is_own_code:
+        return None
+    first, last = context.statement_line, context.statement_end_line
+    count, statement = len(context.statement.splitlines()), parsed(context.statement)
+    if first is None or last is None or count != last - first + 1:
+        return None
+    if statement is None or len(statement.body) != 1 or _has_long_text(context.statement):
         return None
     named = _with_torch(code, context.torch)
     tree = None if named is None else parsed(named)
     known = {*context.readable, *_BUILTINS, *([context.torch] if context.torch else [])}
     return named if tree is not None and _free_names(tree) <= known else None
-
-
-def _is_whole(context: SourceContext) -> bool:
-    """Return whether a statement was read in whole and stands on lines of its own, so that it can
-    be replaced.
-    """
-    if context.statement_line is None or context.statement_end_line is None:
-        return False
-    if (
-        len(context.statement.splitlines())
-        != context.statement_end_line - context.statement_line + 1
-    ):
-        return False
-    tree = parsed(context.statement)
-    return tree is not None and len(tree.body) == 1 and not _has_long_text(context.statement)
 
 
 def _has_long_text(statement: str) -> bool:
@@ -185,14 +179,9 @@ def _with_torch(code: str, name: str | None) -> str | None:
     ]
     if nodes and name is None:
         return None
-    lines = code.splitlines()
     for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        line = lines[node.lineno - 1].encode()
-        start = node.col_offset
-        lines[node.lineno - 1] = (
-            line[:start] + (name or "").encode() + line[start + len("torch") :]
-        ).decode()
-    return "\n".join(lines)
+        code = spliced(code, node, name or "")
+    return code
 
 
 def _free_names(tree: ast.AST) -> set[str]:

@@ -63,15 +63,11 @@ def select_targets(
         files: The files that changed.
         root: The directory that these are relative to.
     """
-    given = [root / path for path in files]
+    paths = [root / path for path in files]
     return tuple(
         name
         for name, texts in targets.items()
-        if any(
-            reach.reaches(path)
-            for reach in (reached_by(text, root) for text in texts)
-            for path in given
-        )
+        if any(any(map(reached_by(text, root).reaches, paths)) for text in texts)
     )
 
 
@@ -150,11 +146,15 @@ def _imports(path: Path) -> set[str | Path] | None:
                 imported |= {f"{module}.{alias.name}" for alias in names}
             case ast.ImportFrom():
                 imported |= set(_relative(path, node))
-            case ast.Call(args=[ast.Constant(value=name)], keywords=[]) if (
-                _called(node) in _BY_NAME
+            case ast.Call(
+                func=ast.Name(id=called) | ast.Attribute(attr=called),
+                args=[ast.Constant(value=str(name))],
+                keywords=[],
+            ) if called in _BY_NAME:
+                imported.add(name)
+            case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if (
+                called in _AT_RUN_TIME | _BY_NAME
             ):
-                imported |= {name} if isinstance(name, str) else set()
-            case ast.Call() if _called(node) in _AT_RUN_TIME | _BY_NAME:
                 return None
     return imported
 
@@ -178,17 +178,6 @@ def _packages_around(file: Path) -> Iterator[Path]:
     while (folder / "__init__.py").is_file():
         yield folder / "__init__.py"
         folder = folder.parent
-
-
-def _called(node: ast.Call) -> str | None:
-    func = node.func
-    return (
-        func.attr
-        if isinstance(func, ast.Attribute)
-        else func.id
-        if isinstance(func, ast.Name)
-        else None
-    )
 
 
 def _module_files(folder: Path, name: str) -> Iterator[Path]:
