@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause, distinct_values
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.stack import StackEntry
@@ -34,15 +35,13 @@ from graphdoctor.trace.guards.forms import (
 from graphdoctor.trace.guards.text import Comparison, GuardText, take_apart
 from graphdoctor.trace.origin import PlaceReader
 
-_WHOLE = frozenset(
-    {"type", "none", "identity", "attribute", "keys", "length", "value", "entry_gone"}
-)
+_WHOLE = {"type", "none", "identity", "attribute", "keys", "length", "value", "entry_gone"}
 """Changes after which nothing inside the value is known to be what it was."""
 
-_COUNTS = frozenset({"size", "relation", "number", "module_number"})
+_COUNTS = {"size", "relation", "number", "module_number"}
 """A size or a number can be guarded on as such, and in a condition."""
 
-_FOLLOWING = frozenset({("stride", "size"), ("stride", "rank"), ("size", "rank")})
+_FOLLOWING = {("stride", "size"), ("stride", "rank"), ("size", "rank")}
 """Strides follow from sizes, and sizes from the number of dims."""
 
 
@@ -80,7 +79,11 @@ def nearest_entry(entries: Sequence[ComparedEntry]) -> ComparedEntry:
 
 def _is_part(change: GuardChange, other: GuardChange) -> bool:
     kinds, source, whole = {change.kind, other.kind}, change.source, other.source
-    if _name(change) == _name(other) and (len(kinds) == 1 or kinds <= _COUNTS):
+    names = {
+        expression(item.source) if item.kind == "relation" and item.source else item.expression
+        for item in (change, other)
+    }
+    if len(names) == 1 and (len(kinds) == 1 or kinds <= _COUNTS):
         return True
     if source == whole and (change.kind, other.kind) in _FOLLOWING:
         return True
@@ -88,14 +91,6 @@ def _is_part(change: GuardChange, other: GuardChange) -> bool:
         source == whole or source.startswith((f"{whole}.", f"{whole}["))
     )
     return other.kind in _WHOLE and is_within
-
-
-def _name(change: GuardChange) -> str:
-    return (
-        expression(change.source)
-        if change.kind == "relation" and change.source
-        else change.expression
-    )
 
 
 def with_previous(changes: Iterable[GuardChange], last: ComparedEntry) -> tuple[GuardChange, ...]:
@@ -120,26 +115,31 @@ def also_changed(nearest: ComparedEntry, last: ComparedEntry) -> tuple[GuardChan
 
 _CARRIED = re.compile(r"\b___stack\d+")
 _NUMBER_OF_ONE = re.compile(r"^___stack\d+ = (?!.*___stack)")
+_CARRIED_MEMBER = re.compile(r"(___stack\d+)\.([\w\[\]().]+)")
 _GUARD_NAMES = re.compile(r'guard on "(\w+)"')
 _CAPTURED = re.compile(r"\.__closure__\[\d+\]\.cell_contents")
 _ARGUMENT = re.compile(r"[LG]\['.*\]")
 """An argument, a global, or an item of one; a member of something else, such as an enum, can't
 alias an argument."""
 
-_CONSTANT_GUARDS = frozenset(
-    {"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "NOT_NONE", "FLOAT_IS_NAN"}
-)
-_TOLD = frozenset({"GLOBAL_STATE", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "WEAKREF_ALIVE"})
+_CONSTANT_GUARDS = {
+    "EQUALS_MATCH",
+    "TRUE_MATCH",
+    "FALSE_MATCH",
+    "NONE_MATCH",
+    "NOT_NONE",
+    "FLOAT_IS_NAN",
+}
+_SELF_EXPLAINED = {"GLOBAL_STATE", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "WEAKREF_ALIVE"}
 """Guards whose change says all that the guard does."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_TENSOR_MEMBER = re.compile(r"\.(?:shape\[\d+\]|stride\(\d+\)|ndim|dtype|device|requires_grad)$")
 _MAX_TEXT = 400
 _Failed = Mapping[str, Any]
 """A guard that the new values fail, as the probe writes it (``probe/record/guards.py``)."""
 
 _Value = Mapping[str, Any]
 """A guarded value, as the probe describes it (``probe/record/describe.py``)."""
-
-_NO_VALUE: _Value = {}
 
 
 def cause_of_record(
@@ -150,7 +150,13 @@ def cause_of_record(
     loops = record.get("loops") or {}
     if not entries and reasons:
         return cause_of_reasons(reasons, place).replace(loop_values=loops)
-    cause = {"entry_count": record.get("entries"), "loop_values": loops, "is_exact": True}
+    cause = {
+        "nearest": None,
+        "changes": (),
+        "entry_count": record.get("entries"),
+        "loop_values": loops,
+        "is_exact": True,
+    }
     if entries:
         nearest, last = nearest_entry(entries), entries[0]
         cause |= {
@@ -160,20 +166,18 @@ def cause_of_record(
             "hidden_change_count": nearest.hidden_count,
             "also_changed": also_changed(nearest, last),
         }
-    return read_fact(RecompileCause, {"nearest": None, "changes": ()} | cause)
+    return read_fact(RecompileCause, cause)
 
 
 def _compared(entry: Mapping[str, Any], place: PlaceReader) -> ComparedEntry:
-    located = ((item, _line(item, place)) for item in entry.get("failed") or ())
     differing = distinct_values(
-        change.replace(guard_location=line) for item, line in located for change in _changes(item)
+        change.replace(guard_location=line)
+        for item in entry.get("failed") or ()
+        for line in (_line(item, place),)
+        for change in _changes(item)
     )
-    return ComparedEntry(
-        entry.get("compile_id"),
-        differing,
-        tuple(_without_consequences(list(differing))),
-        entry.get("hidden") or 0,
-    )
+    changes = tuple(_without_consequences([*differing]))
+    return ComparedEntry(entry.get("compile_id"), differing, changes, entry.get("hidden") or 0)
 
 
 def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileCause:
@@ -183,13 +187,13 @@ def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileC
     guard = take_apart(reasons[0])
     line = _entry(guard.line, place) or _entry(guard.place, place)
     changes = tuple(change.replace(guard_location=line) for change in changes_of(guard))
-    last = ComparedEntry(guard.compile_id, changes, changes)
-    fields: dict[str, Any] = {
-        "nearest": guard.compile_id,
-        "last_used": guard.compile_id,
-        "is_exact": False,
-    }
-    return RecompileCause(**fields, entry_count=len(reasons), changes=with_previous(changes, last))
+    return RecompileCause(
+        nearest=guard.compile_id,
+        last_used=guard.compile_id,
+        is_exact=False,
+        entry_count=len(reasons),
+        changes=with_previous(changes, ComparedEntry(guard.compile_id, changes, changes)),
+    )
 
 
 def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | None:
@@ -199,30 +203,29 @@ def _entry(printed: PrintedEntry | None, place: PlaceReader) -> StackEntry | Non
 def with_carried(cause: RecompileCause, carried: Callable[[str], str]) -> RecompileCause:
     """The cause with names for the values that Dynamo passed to a resume function."""
 
+    def words(text: str) -> str:
+        if member := _CARRIED_MEMBER.fullmatch(text):
+            return f"{member[2]} of {carried(member[1])}"
+        return _CARRIED.sub(lambda match: carried(match[0]), text)
+
     def value(text: str | None) -> str | None:
         return text and _CARRIED.sub(lambda match: carried(match[0]), _NUMBER_OF_ONE.sub("", text))
 
     def named(changes: tuple[GuardChange, ...]) -> tuple[GuardChange, ...]:
-        words = ((change, _carried_words(change.expression, carried)) for change in changes)
         return tuple(
-            change.replace(expression=text, old=value(change.old), new=value(change.new))
-            for change, text in words
+            change.replace(
+                expression=words(change.expression), old=value(change.old), new=value(change.new)
+            )
+            for change in changes
         )
 
     return cause.replace(changes=named(cause.changes), also_changed=named(cause.also_changed))
 
 
-def _carried_words(text: str, carried: Callable[[str], str]) -> str:
-    member = re.fullmatch(r"(___stack\d+)\.([\w\[\]().]+)", text)
-    if member:
-        return f"{member[2]} of {carried(member[1])}"
-    return _CARRIED.sub(lambda match: carried(match[0]), text)
-
-
 def _line(item: _Failed, place: PlaceReader) -> StackEntry | None:
     # For a condition on sizes the printed one, otherwise the recorded one.
-    kept = item.get("line")
-    entry = place(*kept) if kept else None
+    recorded = item.get("line")
+    entry = place(*recorded) if recorded else None
     if item["leaf"] == "RELATION" or entry is None:
         for text in item.get("text") or ():
             printed = _entry(take_apart(text).place, place)
@@ -234,149 +237,139 @@ def _line(item: _Failed, place: PlaceReader) -> StackEntry | None:
 def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
     # Strides follow from sizes. In another grad mode, torch treats no tensor as requiring a
     # gradient. A mode of the process changes the dispatch keys that torch compares, not the
-    # tensor's own. A default device is a function mode.
+    # tensor's own. A default device is a function mode. torch guards on a set's members beside the
+    # set, and on an enum's member by identity too.
     kinds = {change.kind for change in changes}
+    by_source = grouped((change.source, change.kind) for change in changes)
     resized = {
-        _tensor_of(change.expression) for change in changes if change.kind in ("size", "rank")
-    }
-    explained = {
-        change.source
+        _TENSOR_MEMBER.sub("", change.expression)
         for change in changes
-        if change.source and change.kind not in ("relation", "unknown")
+        if change.kind in ("size", "rank")
     }
-    replaced = {change.source for change in changes if change.source and change.kind == "value"}
-    kept = [
-        change
-        for change in changes
-        if not (change.kind == "stride" and _tensor_of(change.expression) in resized)
-        and not (change.kind == "requires_grad" and "grad_mode" in kinds)
-        and not (change.kind == "dispatch_keys" and change.old == change.new)
-        and not (change.kind == "function_mode" and "default_device" in kinds)
-        and not ("keys" in kinds and (change.source or "").startswith("list(dict.keys("))
-        # torch guards on a set's members beside the set, and on an enum's member by identity too.
-        and not (change.kind == "keys" and change.source in replaced)
-        and not (
-            change.kind in ("relation", "unknown")
-            and change.source in explained
-            and ".shape[" not in change.expression
-        )
-    ]
-    return kept or changes
 
+    def is_consequence(change: GuardChange) -> bool:
+        beside = {kind for kind in by_source[change.source] if change.source}
+        match change.kind:
+            case "stride" if _TENSOR_MEMBER.sub("", change.expression) in resized:
+                return True
+            case "requires_grad" if "grad_mode" in kinds:
+                return True
+            case "dispatch_keys" if change.old == change.new:
+                return True
+            case "function_mode" if "default_device" in kinds:
+                return True
+            case "keys" if "value" in beside:
+                return True
+            case "relation" | "unknown" if beside - {"relation", "unknown"}:
+                if ".shape[" not in change.expression:
+                    return True
+        return "keys" in kinds and (change.source or "").startswith("list(dict.keys(")
 
-def _tensor_of(text: str) -> str:
-    return re.sub(r"\.(?:shape\[\d+\]|stride\(\d+\)|ndim|dtype|device|requires_grad)$", "", text)
+    return [change for change in changes if not is_consequence(change)] or changes
 
 
 def _changes(item: _Failed) -> Iterator[GuardChange]:
     texts, source = [str(text) for text in item.get("text") or ()], item.get("source") or ""
-    words = take_apart(texts[0]) if texts else None
+    guard = take_apart(texts[0]) if texts else None
     update: dict[str, Any] = {"source": source or None}
-    if words is not None:
-        update |= {"hint": words.hint, "guard": None if item["leaf"] in _TOLD else words.expression}
-    number: ChangeKind = "module_number" if item.get("is_of_module") else "number"
-    for change in _found(item, source, words):
-        fields = vars(change)
-        added = {key: value for key, value in update.items() if fields[key] is None}
-        is_known = change.kind in ("number", "module_number") and "is_of_module" in item
-        yield change.replace(**added, kind=number if is_known else change.kind)
+    if guard is not None:
+        is_explained = item["leaf"] in _SELF_EXPLAINED
+        update |= {"hint": guard.hint, "guard": None if is_explained else guard.expression}
+    for change in _changes_of_leaf(item, source, guard):
+        fields = {name: value for name, value in update.items() if getattr(change, name) is None}
+        if change.kind in ("number", "module_number") and "is_of_module" in item:
+            fields["kind"] = "module_number" if item["is_of_module"] else "number"
+        yield change.replace(**fields)
 
 
-def _found(item: _Failed, source: str, words: GuardText | None) -> Iterable[GuardChange]:
-    then, now = item.get("then") or _NO_VALUE, item.get("now") or _NO_VALUE
-    match item["leaf"]:
+def _changes_of_leaf(item: _Failed, source: str, guard: GuardText | None) -> Iterable[GuardChange]:
+    then, now, leaf = item.get("then") or {}, item.get("now") or {}, item["leaf"]
+    name = expression(source)
+    match leaf:
+        case "DICT_KEYS" if then.get("type") != now.get("type"):
+            return [change_of("type", name, _a_type(then), _a_type(now))]
         case "DICT_KEYS":
-            return [_keys_change(source, then, now)]
+            return [change_of("keys", f"the keys of {name}", _key_list(then), _key_list(now))]
         case "MISSING":
-            return [change_of("attribute", expression(source), "present", "missing")]
+            return [change_of("attribute", name, "present", "missing")]
         case "NO_TENSOR_ALIASING":
-            both = f"{expression(item.get('other') or '')} and {expression(source)}"
+            both = f"{expression(item.get('other') or '')} and {name}"
             return [change_of("aliasing", both, "two tensors", "the same tensor")]
-        case leaf if words is None:
-            return [change_of("unknown", expression(source) or leaf)]
-        case "RELATION":
-            return [_relation(words, item)]
-        case "TYPE_MATCH" | "ID_MATCH" | "WEAKREF_ALIVE":
-            return [_object_change(item["leaf"], source, words, then, now)]
-        case leaf if leaf in _CONSTANT_GUARDS:
-            return [_constant(source, words, now)]
-    parts = read_form(words.expression).parts
-    match item["leaf"], parts:
-        case "GLOBAL_STATE", {} if parts and item.get("now"):
-            return state_changes(parts, item["now"])
-        case "TENSOR_MATCH", TensorMatch():
+    if guard is None:
+        return [change_of("unknown", name or leaf)]
+    match leaf, read_form(guard.expression).parts:
+        case "RELATION", parts:
+            return [_relation(guard, parts, then, item.get("sizes") or {})]
+        case "TYPE_MATCH" | "ID_MATCH" | "WEAKREF_ALIVE", parts:
+            return [_object_change(leaf, source, guard, parts, then, now)]
+        case _ if leaf in _CONSTANT_GUARDS:
+            return [_constant(source, guard, now)]
+        case "GLOBAL_STATE", {} as parts if parts and now:
+            return state_changes(parts, now)
+        case "TENSOR_MATCH", TensorMatch() as parts:
             if None in (parts.size or ()):
                 # The sizes while compiling aren't those of each call.
-                then = {**then, "text": meaning_of(words).expected or "a tensor"}
-            return _tensor_changes(source, parts, then, now)
+                then = {**then, "text": meaning_of(guard).expected or "a tensor"}
+            return _tensor_changes(name, parts, then, now)
         case "GLOBAL_STATE" | "TENSOR_MATCH", _:
-            return changes_of(words)
-    return [_with_new(change, now) for change in changes_of(words)]
+            return changes_of(guard)
+    return [_with_new(change, now) for change in changes_of(guard)]
 
 
 def _tensor_changes(
-    source: str, expected: TensorMatch, then: _Value, now: _Value
+    name: str, expected: TensorMatch, then: _Value, now: _Value
 ) -> Iterator[GuardChange]:
-    name = expression(source)
     if "dtype" not in now:
         kind: ChangeKind = "none" if now.get("text") == "None" else "type"
         yield change_of(kind, name, then.get("text") or "a tensor", _text(now))
         return
-    changes = list(_member_changes(name, expected, then, now))
-    yield from changes or [_hidden_change(name, expected, then, now)]
-
-
-def _member_changes(
-    name: str, expected: TensorMatch, then: _Value, now: _Value
-) -> Iterator[GuardChange]:
     size, shape = expected.size or (), now["shape"]
-    is_same_rank = len(size) == len(shape)
-    sizes = enumerate(zip(size, shape, strict=True)) if is_same_rank else ()
-    strides = (
-        enumerate(zip(expected.stride or (), now.get("stride") or (), strict=False))
-        if is_same_rank
-        else ()
-    )
+    dims: list[tuple[ChangeKind, str, object, object]] = []
+    if len(size) == len(shape):
+        sizes = enumerate(zip(size, shape, strict=True))
+        strides = enumerate(zip(expected.stride or (), now.get("stride") or (), strict=False))
+        dims += (("size", f".shape[{dim}]", old, new) for dim, (old, new) in sizes)
+        dims += (("stride", f".stride({dim})", old, new) for dim, (old, new) in strides)
     members: tuple[tuple[ChangeKind, str, object, object], ...] = (
         ("tensor_class", "", expected.type, now.get("type")),
         ("dtype", ".dtype", short_dtype(expected.dtype), short_dtype(now["dtype"])),
         ("device", ".device", then.get("device") or None, now["device"]),
         ("rank", ".ndim", len(size), len(shape)),
-        *(("size", f".shape[{dim}]", old, new) for dim, (old, new) in sizes),
-        *(("stride", f".stride({dim})", old, new) for dim, (old, new) in strides),
+        *dims,
         ("requires_grad", ".requires_grad", expected.requires_grad, now["requires_grad"]),
     )
-    for kind, member, old, new in members:
-        if old is not None and old != new:
-            is_parameter = expected.type == "Parameter" and kind in ("size", "stride")
-            yield change_of(kind, f"{name}{member}", str(old), str(new), is_parameter=is_parameter)
-
-
-def _hidden_change(name: str, expected: TensorMatch, then: _Value, now: _Value) -> GuardChange:
+    differing = [row for row in members if row[2] is not None and row[2] != row[3]]
+    for kind, member, old, new in differing:
+        is_parameter = expected.type == "Parameter" and kind in ("size", "stride")
+        yield change_of(kind, f"{name}{member}", str(old), str(new), is_parameter=is_parameter)
+    if differing:
+        return
     before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
-    if expected.requires_grad and ("ADInplaceOrView" in before) == ("ADInplaceOrView" in after):
+    kind, *values = dispatch_change(before, after)
+    if expected.requires_grad and kind == "dispatch_keys":
         # torch treats a tensor as requiring a gradient only while grad mode is on.
-        return change_of("requires_grad", f"{name}.requires_grad", "True", "False")
-    kind, old, new = dispatch_change(before, after)
-    return change_of(kind, name, old, new)
+        yield change_of("requires_grad", f"{name}.requires_grad", "True", "False")
+    else:
+        yield change_of(kind, name, *values)
 
 
 def _object_change(
-    leaf: str, source: str, guard: GuardText, then: _Value, now: _Value
+    leaf: str, source: str, guard: GuardText, class_name: object, then: _Value, now: _Value
 ) -> GuardChange:
     name = expression(source.removesuffix(".__code__"))
     if leaf == "TYPE_MATCH":
-        change = next(changes_of(guard))
-        is_none = change.old == "None" or now.get("text") == "None"
-        old = then.get("text") if is_none and then else change.old
+        old = next(changes_of(guard)).old
+        is_none = old == "None" or now.get("text") == "None"
+        old = then.get("text") if is_none and then else old
         return change_of("none" if is_none else "type", name, old, _a_type(now))
     old, new = _described(then), _described(now)
     if old == new and old is not None:
         new = f"another {new}"
-    if not old and isinstance(kind := read_form(guard.expression).parts, str):
-        old = f"one `{kind.rpartition('.')[2]}`"
-    places: dict[str, Any] = {"old_place": then.get("place"), "new_place": now.get("place")}
-    return change_of("identity", name, old, new, **places)
+    if not old and isinstance(class_name, str):
+        old = f"one `{class_name.rpartition('.')[2]}`"
+    return change_of(
+        "identity", name, old, new, old_place=then.get("place"), new_place=now.get("place")
+    )
 
 
 def _described(value: _Value) -> str | None:
@@ -387,13 +380,6 @@ def _described(value: _Value) -> str | None:
 def _a_type(value: _Value) -> str | None:
     kind = value.get("type")
     return "None" if kind == "NoneType" else kind and f"a {kind}"
-
-
-def _keys_change(source: str, then: _Value, now: _Value) -> GuardChange:
-    name = expression(source)
-    if then.get("type") != now.get("type"):
-        return change_of("type", name, _a_type(then), _a_type(now))
-    return change_of("keys", f"the keys of {name}", _key_list(then), _key_list(now))
 
 
 def _key_list(value: _Value) -> str:
@@ -418,32 +404,26 @@ def _constant(source: str, guard: GuardText, now: _Value) -> GuardChange:
     return change_of(kind, name, old, new)
 
 
-def _relation(guard: GuardText, item: _Failed) -> GuardChange:
-    code, then, sizes = guard.expression, item.get("then") or {}, item.get("sizes") or {}
-    match read_form(code).parts:
+def _relation(
+    guard: GuardText, parts: object, then: _Value, sizes: Mapping[str, _Value]
+) -> GuardChange:
+    code = guard.expression
+    match parts:
         case Comparison(left, "==", right) if (
             left in sizes and _NUMBER.fullmatch(right) and not is_relation(code)
         ):
             # A dynamic number that the code needed the value of: only this one fits.
             new = _text(sizes[left])
             kind = value_kind(left, right, new)
-            return GuardChange(
-                kind=kind, source=left, expression=expression(left), old=right, new=new
-            )
+            return change_of(kind, expression(left), right, new, source=left)
         case Comparison(_, "is", right) if not sizes or _ARGUMENT.fullmatch(right):
             return next(changes_of(guard))
-    old = ", ".join(f"{expression(name)} = {value}" for name, value in then.items()) or None
-    new = (
-        ", ".join(f"{expression(name)} = {value.get('text')}" for name, value in sizes.items())
-        or None
+    values = then, {name: value.get("text") for name, value in sizes.items()}
+    old, new = (
+        ", ".join(f"{expression(name)} = {value}" for name, value in side.items()) or None
+        for side in values
     )
-    return GuardChange(
-        kind="relation",
-        source=next(iter(sizes), None),
-        expression=expression(code),
-        old=old,
-        new=new,
-    )
+    return change_of("relation", expression(code), old, new, source=next(iter(sizes), None))
 
 
 def _with_new(change: GuardChange, now: _Value) -> GuardChange:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import orjson
 
@@ -80,6 +81,7 @@ _DEVICES = "cpu cuda mtia maia xpu ipu hpu xla privateuseone mps"
 """Order of the autocast lists (``at::autocast::_AUTOCAST_SUPPORTED_DEVICES``, 2.13)."""
 
 _AUTOCAST = "autocast"
+_ON = {True: "on", False: "off"}
 _KINDS: dict[str, tuple[ChangeKind, str]] = {
     "grad_mode": ("grad_mode", "grad mode"),
     "default_dtype": ("default_dtype", "the default dtype"),
@@ -95,18 +97,15 @@ _KINDS: dict[str, tuple[ChangeKind, str]] = {
 """Torch's process-wide settings."""
 STATE_NAMES = (*(words for _, words in _KINDS.values()), _AUTOCAST)
 _SHOWN = (
-    *("grad_mode", "autocast_state", "default_dtype", "deterministic_algorithms"),
-    *("num_threads", "allow_tf32", "torch_function", "torch_function_all_disabled"),
+    "grad_mode",
+    "autocast_state",
+    "default_dtype",
+    "deterministic_algorithms",
+    "num_threads",
+    "allow_tf32",
+    "torch_function",
+    "torch_function_all_disabled",
 )
-
-
-def read_state(text: str) -> dict[str, object] | None:
-    """The state that a guard prints, or None if it isn't JSON."""
-    try:
-        state = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return state if isinstance(state, dict) else None
 
 
 def state_words(state: Mapping[str, Any]) -> str:
@@ -117,9 +116,9 @@ def state_words(state: Mapping[str, Any]) -> str:
     for name in _SHOWN:
         match name, state.get(name):
             case "grad_mode" | "deterministic_algorithms", bool(value):
-                words.append(f"{_KINDS[name][1]} {_on(value)}")
+                words.append(f"{_KINDS[name][1]} {_ON[value]}")
             case "autocast_state", {"enabled": [*enabled]}:
-                words.append(f"autocast {_on(any(enabled))}")
+                words.append(f"autocast {_ON[any(enabled)]}")
             case "default_dtype", int(value):
                 words.append(f"default dtype {short_dtype(value)}")
             case "num_threads", int(value):
@@ -154,14 +153,10 @@ def _value(name: str, value: object) -> str:
         case "autocast_state", _:
             return "unknown"
         case _, bool():
-            return _on(value)
+            return _ON[value]
         case "default_dtype", int():
             return short_dtype(value)
     return str(value)
-
-
-def _on(is_on: bool) -> str:
-    return "on" if is_on else "off"
 
 
 Dims = tuple[int | None, ...]
@@ -205,25 +200,29 @@ class Form(NamedTuple):
 _STATE = "process-wide state of torch"
 _SAME_STATE = "the same process-wide state"
 _SAME_TYPE = "a value of the same type"
-_MARKING = "DIMENSION_DYNAMIC_MARKING_GUARD"
-_NO_MARKING, _SAME_MARKING = "no dynamic marking", "the same dynamic marking"
-_MARKED = "the dims marked on "
+_DEFAULT_DEVICE = "the default device"
+_SAVED_HOOKS = "saved tensor hooks"
+
+
+def _marked(
+    source: str | None, *, is_absent: bool, old: str | None = None, new: str | None = None
+) -> Form:
+    expected = "no dynamic marking" if is_absent else "the same dynamic marking"
+    subject = f"the dims marked on {source or 'a tensor'}"
+    kind = "DIMENSION_DYNAMIC_MARKING_GUARD"
+    return Form(kind, source, expected, "dynamic_marking", old, new, subject)
+
+
 _PLAIN: Mapping[str, Form] = {
     r"tensor '(.+?)' Tensor device index mismatch\. Expected device index to be (\S+), actual (\S+)": Form(
         "TENSOR_MATCH", r"\1", r"device \2", "device", r"\2", r"\3", r"\1.device"
     ),
     r"TYPE_MISMATCH\((.+)\)$": Form("TYPE_MATCH", r"\1", _SAME_TYPE, "type"),
-    r"_(?:has_)?dynamo_\w+ (?:is|should be) present": Form(
-        _MARKING, None, _NO_MARKING, "dynamic_marking", "not marked", "marked", f"{_MARKED}a tensor"
+    r"_(?:has_)?dynamo_\w+ (?:is|should be) present": _marked(
+        None, is_absent=True, old="not marked", new="marked"
     ),
-    r"_(?:has_)?dynamo_\w+ (?:is|should be) absent": Form(
-        _MARKING,
-        None,
-        _SAME_MARKING,
-        "dynamic_marking",
-        "marked",
-        "not marked",
-        f"{_MARKED}a tensor",
+    r"_(?:has_)?dynamo_\w+ (?:is|should be) absent": _marked(
+        None, is_absent=False, old="marked", new="not marked"
     ),
     r"GLOBAL_STATE changed:": Form(
         "GLOBAL_STATE", None, _SAME_STATE, "global_state", subject=_STATE
@@ -232,7 +231,10 @@ _PLAIN: Mapping[str, Form] = {
         "HASATTR", r"\1", "the same attributes", "attribute"
     ),
     r"___check_torch_function_mode_stack\(\)": Form(
-        *("TORCH_FUNCTION_MODE_STACK", None, "the same torch function modes", "function_mode"),
+        "TORCH_FUNCTION_MODE_STACK",
+        None,
+        "the same torch function modes",
+        "function_mode",
         subject="the active torch function modes",
     ),
     r"torch\._functorch\.pyfunctorch\.compare_functorch_state\(": Form(
@@ -248,7 +250,7 @@ _PLAIN: Mapping[str, Form] = {
         "no default device",
         "default_device",
         "None",
-        subject="the default device",
+        subject=_DEFAULT_DEVICE,
     ),
     r"utils_device\.CURRENT_DEVICE == (.*)": Form(
         "DEFAULT_DEVICE",
@@ -256,17 +258,13 @@ _PLAIN: Mapping[str, Form] = {
         r"default device \1",
         "default_device",
         r"\1",
-        subject="the default device",
+        subject=_DEFAULT_DEVICE,
     ),
     r"torch\._functorch\..*top_saved_tensors_hooks.* == None$": Form(
-        "LAMBDA_GUARD", None, "no saved-tensor hooks", "global_state", subject="saved tensor hooks"
+        "LAMBDA_GUARD", None, "no saved-tensor hooks", "global_state", subject=_SAVED_HOOKS
     ),
     r"torch\._functorch\..*top_saved_tensors_hooks": Form(
-        "LAMBDA_GUARD",
-        None,
-        "the same saved-tensor hooks",
-        "global_state",
-        subject="saved tensor hooks",
+        "LAMBDA_GUARD", None, "the same saved-tensor hooks", "global_state", subject=_SAVED_HOOKS
     ),
     r"torch\.autograd\.forward_ad\._current_level == (.*)": Form(
         "DUAL_LEVEL", None, r"forward-mode level \1", "global_state", subject=_STATE
@@ -352,7 +350,7 @@ def changes_of(guard: GuardText) -> Iterator[GuardChange]:
 
 def read_form(text: str) -> Form:
     """Parse a guard's expression, or torch's message about one that failed."""
-    return _called(text) or _message(text) or _marking(text) or _compared(text) or _unread(text)
+    return _called(text) or _message(text) or _compared(text) or _unread(text)
 
 
 def _unread(text: str) -> Form:
@@ -363,14 +361,16 @@ def _message(text: str) -> Form | None:
     if match := _MISMATCH.match(text):
         return _tensor_mismatch(match)
     if match := _NOT_A_TENSOR.match(text):
-        return Form(
-            "TENSOR_MATCH", match[1], "a tensor", "type", "a tensor", _an(match[2], vowels="")
-        )
+        kind = _an(match[2], vowels="")
+        return Form("TENSOR_MATCH", match[1], "a tensor", "type", "a tensor", kind)
     if text.startswith(_DUPLICATES):
         sources = [name.strip("'\"") for name in split_list(text.partition(":")[2].strip()) or ()]
         return _aliasing(sources, "tensors that are all different objects")
     if text.startswith(_STATE_GUARD):
-        state = read_state(text.partition(" against ")[2])
+        state = None
+        with suppress(orjson.JSONDecodeError):
+            state = orjson.loads(text.partition(" against ")[2])
+        state = state if isinstance(state, dict) else None
         expected = state_words(state or {}) or _SAME_STATE
         return Form("GLOBAL_STATE", None, expected, "global_state", subject=_STATE, parts=state)
     for pattern, form in _PATTERNS:
@@ -378,6 +378,11 @@ def _message(text: str) -> Form | None:
             return Form._make(
                 match.expand(part) if isinstance(part, str) else part for part in form
             )
+    # A condition on the dims that are marked on a tensor, with any brackets around it
+    # (``TENSOR_MATCH``, 2.13).
+    call = read_call(text.lstrip("(")) if _MARKING_NAME.search(text) else None
+    if call is not None and call.name in ("hasattr", "getattr") and call.arguments:
+        return _marked(call.arguments[0], is_absent=False)
     return None
 
 
@@ -385,28 +390,26 @@ def _tensor_mismatch(match: re.Match[str]) -> Form:
     """``tensor 'x' size mismatch at index 0. expected 4, actual 6``, and after it what torch
     advises.
     """
+    source, name, dim = match["source"], match["property"], match["index"]
     values, has_advice, advice = match["values"].strip().partition(_ADVICE)
-    old, has_new, actual = values.partition(", actual ")
-    new = actual if has_new and actual else None
-    source, name, dim = (
-        match["source"],
-        match["property"].replace("dispatch key set", "dispatch keys"),
-        match["index"],
-    )
-    place = "" if dim is None else f" in dim {int(dim)}"
-    kind: Any = name.replace(" ", "_")
-    expected = old.rpartition("=")[2] if name == "requires_grad" else old
+    hint = f"Guard failed on {advice}" if has_advice else None
+    old, _, actual = values.partition(", actual ")
+    new, expected, kind = actual or None, old, name
     members = {"size": f".shape[{dim}]", "stride": f".stride({dim})", "rank": ".ndim"}
     subject = source + members.get(name, f".{name}")
-    if name == "dispatch keys":
-        (kind, old, new), subject = dispatch_change(old, new or ""), source
-    elif name == "dtype":
-        old, new = short_dtype(old), None if new is None else short_dtype(new)
-    elif name == "requires_grad":
-        old, new = str(expected == "1"), str(expected != "1")
-    hint = (_ADVICE + advice).removeprefix(". ") if has_advice and name != "dispatch keys" else None
+    match name:
+        case "dispatch key set":
+            name, subject, hint = "dispatch keys", source, None
+            kind, old, new = dispatch_change(old, new or "")
+        case "dtype":
+            old, new = short_dtype(old), new and short_dtype(new)
+        case "requires_grad":
+            expected = old.rpartition("=")[2]
+            old, new = str(expected == "1"), str(expected != "1")
+    place = "" if dim is None else f" in dim {int(dim)}"
+    words = f"{name} {expected}{place}"
     return Form(
-        "TENSOR_MATCH", source, f"{name} {expected}{place}", kind, old, new, subject, hint=hint
+        "TENSOR_MATCH", source, words, cast("ChangeKind", kind), old, new, subject, hint=hint
     )
 
 
@@ -419,21 +422,6 @@ def dispatch_change(old: str, new: str) -> tuple[ChangeKind, str, str]:
         return "dispatch_keys", old, new
     words = {True: "a normal tensor", False: "an inference tensor"}
     return "inference_mode", words[is_normal], words[is_normal_now]
-
-
-def _marking(text: str) -> Form | None:
-    """A condition on the dims that are marked on a tensor, with any brackets around it
-    (``TENSOR_MATCH``, 2.13).
-    """
-    call = read_call(text.lstrip("(")) if _MARKING_NAME.search(text) else None
-    if call is None or call.name not in ("hasattr", "getattr") or not call.arguments:
-        return None
-    return _marked(call.arguments[0], is_absent=False)
-
-
-def _marked(source: str, *, is_absent: bool) -> Form:
-    expected = _NO_MARKING if is_absent else _SAME_MARKING
-    return Form(_MARKING, source, expected, "dynamic_marking", subject=_MARKED + source)
 
 
 def _called(text: str) -> Form | None:
@@ -452,19 +440,15 @@ def _called(text: str) -> Form | None:
             name = _class_name(call.rest)
             short = "object" if name is None else name.rpartition(".")[2]
             short = "function" if short == "builtin_function_or_method" else short
-            words, subject = (
-                _SAME_OBJECT.get(name or "", f"the same {short}"),
-                source.removesuffix(".__code__"),
-            )
+            words = _SAME_OBJECT.get(name or "", f"the same {short}")
+            subject = source.removesuffix(".__code__")
             return Form("ID_MATCH", source, words, "identity", subject=subject, parts=name)
         case "check_no_aliasing", (_, *_):
-            return _aliasing(
-                call.arguments, f"{len(call.arguments)} tensors that are all different objects"
-            )
+            words = f"{len(call.arguments)} tensors that are all different objects"
+            return _aliasing(call.arguments, words)
         case "___dict_contains", (item, source):
-            return _presence(
-                "DICT_CONTAINS", source, f"{'no ' * is_not}key {item}", "keys", item, is_not=is_not
-            )
+            words = f"{'no ' * is_not}key {item}"
+            return _presence("DICT_CONTAINS", source, words, "keys", item, is_not=is_not)
         case "set.__contains__", (source, item):
             words = f"{'does not hold' if is_not else 'holds'} {item}"
             return _presence("SET_CONTAINS", source, words, "keys", item, is_not=is_not)
@@ -476,17 +460,16 @@ def _called(text: str) -> Form | None:
                 return _marked(source, is_absent=is_absent)
             words = f"{'no ' * is_absent}attribute {name}"
             return _presence("HASATTR", source, words, "attribute", name, is_not=is_absent)
-        case "math.isnan", (source, *_) if is_not:
-            return Form(
-                "LAMBDA_GUARD", source, "not NaN", value_kind(source, "0.0", None), None, "NaN"
-            )
         case "math.isnan", (source, *_):
-            return _nan(source)
+            return _nan(source, is_not=is_not)
     return None
 
 
-def _nan(source: str) -> Form:
-    return Form("EQUALS_MATCH", source, "NaN", value_kind(source, "0.0", None), "NaN")
+def _nan(source: str, *, is_not: bool = False) -> Form:
+    change = value_kind(source, "0.0", None)
+    if is_not:
+        return Form("LAMBDA_GUARD", source, "not NaN", change, None, "NaN")
+    return Form("EQUALS_MATCH", source, "NaN", change, "NaN")
 
 
 def _presence(
@@ -498,15 +481,8 @@ def _presence(
 
 def _aliasing(sources: Sequence[str], expected: str) -> Form:
     subject = " and ".join(sources) if len(sources) == 2 else "arguments that are the same tensor"
-    return Form(
-        "NO_TENSOR_ALIASING",
-        None,
-        expected,
-        "aliasing",
-        "different tensors",
-        "the same tensor",
-        subject,
-    )
+    values = "different tensors", "the same tensor"
+    return Form("NO_TENSOR_ALIASING", None, expected, "aliasing", *values, subject)
 
 
 def _class_name(text: str) -> str | None:
@@ -517,29 +493,24 @@ def _class_name(text: str) -> str | None:
 def _tensor(text: str, source: str, printed: tuple[str, str, str], rest: Sequence[str]) -> Form:
     kind, printed_keys, dtype = printed
     inner = read_call(printed_keys)
-    keys = inner.arguments if inner else (printed_keys,)
+    keys = ", ".join(inner.arguments if inner else (printed_keys,))
     named = {name: value for name, _, value in (part.partition("=") for part in rest)}
-    size, stride = _dims(named.get("size", "")), _dims(named.get("stride", ""))
+    size, stride = (
+        None
+        if (items := split_list(named.get(name, ""))) is None
+        else tuple(int(item) if item.isdecimal() else None for item in items)
+        for name in ("size", "stride")
+    )
     requires_grad, device = named.get("requires_grad") == "True", named.get("device", "None")
     words = short_dtype(dtype) + ("" if size is None else _dims_words(size))
-    backend = next(
-        (name for name in _BACKENDS if name in {key.strip() for key in ",".join(keys).split(",")}),
-        None,
-    )
-    if backend is not None:
+    keys_set = {key.strip() for key in keys.split(",")}
+    if backend := next((name for name in _BACKENDS if name in keys_set), None):
         words += f" {backend.lower()}" + ("" if device == "None" else f":{device}")
     if size and stride and not _is_contiguous(size, stride):
         words += f", strides {_dims_words(stride)}"
     words += ", requires grad" if requires_grad else ""
-    parts = TensorMatch(kind, ", ".join(keys), dtype, requires_grad, size, stride)
+    parts = TensorMatch(kind, keys, dtype, requires_grad, size, stride)
     return _unread(text)._replace(kind="TENSOR_MATCH", source=source, expected=words, parts=parts)
-
-
-def _dims(text: str) -> Dims | None:
-    items = split_list(text)
-    return (
-        None if items is None else tuple(int(item) if item.isdecimal() else None for item in items)
-    )
 
 
 def _dims_words(dims: Dims) -> str:
@@ -550,10 +521,10 @@ def _is_contiguous(size: Dims, stride: Dims) -> bool:
     """Return whether the strides are those of a contiguous tensor, as far as sizes and strides are
     numbers.
     """
+    if len(size) != len(stride):
+        return True
     expected = 1
-    for dim, step in (
-        zip(reversed(size), reversed(stride), strict=False) if len(size) == len(stride) else ()
-    ):
+    for dim, step in zip(reversed(size), reversed(stride), strict=True):
         if dim is None or step is None:
             return True
         if dim != 1 and step != expected:
@@ -571,35 +542,45 @@ def _compared(text: str) -> Form | None:
         if rest == text or not is_source(rest):
             return None
         return Form("LENGTH_CHECK", rest, "empty", "length", "0", subject=f"len({rest})")
-    call = read_call(comparison.left)
-    form = _held(call, comparison) if call is not None and len(call.arguments) == 1 else None
-    change, old, new, subject = _difference(comparison, text)
-    return form or Form(*_expected(comparison), change, old, new, subject, comparison)
+    left, operator, right = comparison
+    call = read_call(left)
+    if call is not None and len(call.arguments) == 1:
+        form = _of_contents(call, comparison)
+        if form is not None:
+            return form
+    # What changed if it fails.
+    change: ChangeKind = "relation"
+    old = new = None
+    subject = text
+    if is_relation(text) or operator not in ("==", "is", "is not", "!="):
+        pass
+    elif operator == "is" and right != "None":
+        change, old, new = "aliasing", "the same object", "two objects"
+        subject = f"{left} and {right}"
+    elif operator in ("is not", "!="):
+        change, new, subject = "none" if right == "None" else "value", right, left
+    else:
+        change, old, subject = value_kind(left, right, None), right, left
+    return Form(*_expected(comparison), change, old, new, subject, comparison)
 
 
-def _held(call: Call, comparison: Comparison) -> Form | None:
+def _of_contents(call: Call, comparison: Comparison) -> Form | None:
     """``len(d) == 2``, ``list(dict.keys(d)) == ['a']`` or ``list(dict.keys(d))[0] == 'a'``."""
-    (held,), (left, operator, right) = call.arguments, comparison
+    (source,), (left, operator, right) = call.arguments, comparison
     if (kind := _LENGTHS.get(call.name)) and not call.rest and operator in ("==", "!="):
-        return Form(kind, held, f"length {right}", "length", right, subject=f"len({held})")
+        return Form(kind, source, f"length {right}", "length", right, subject=f"len({source})")
     if call.name != "list" or operator != "==":
         return None
-    inner = read_call(held)
-    if (
-        inner is not None
-        and inner.name in ("dict.keys", "keys")
-        and len(inner.arguments) == 1
-        and not inner.rest
-    ):
-        source = inner.arguments[0]
-    elif held.endswith(".keys()"):
-        source = held.removesuffix(".keys()")
-    else:
-        return None
+    match read_call(source):
+        case Call("dict.keys" | "keys", (inner,), ""):
+            source = inner
+        case _ if source.endswith(".keys()"):
+            source = source.removesuffix(".keys()")
+        case _:
+            return None
     if not call.rest:
-        return Form(
-            "DICT_KEYS_MATCH", source, f"the keys {right}", "keys", f"with the keys {right}"
-        )
+        words = f"the keys {right}"
+        return Form("DICT_KEYS_MATCH", source, words, "keys", f"with {words}")
     if not _KEY_AT.fullmatch(call.rest):
         return None
     return Form("EQUALS_MATCH", left, right, "keys", f"with {right}", subject=source)
@@ -608,18 +589,15 @@ def _held(call: Call, comparison: Comparison) -> Form | None:
 def _expected(comparison: Comparison) -> tuple[str | None, str | None, str | None]:
     """Kind, source and what is expected."""
     left, operator, right = comparison
-    if (
-        _NUMBER.match(left)
-        and operator in _BOUNDS
-        and read_comparison(right) is None
-        and is_source(right)
-    ):
+    is_right_source = is_source(right)
+    is_bound = _NUMBER.match(left) and operator in _BOUNDS
+    if is_bound and is_right_source and read_comparison(right) is None:
         # A relation on sizes, such as ``2 <= L['x'].size()[0]``.
         return "LAMBDA_GUARD", right, f"{_BOUNDS[operator]}{left}"
     if not is_source(left):
         return None, None, None
     match operator, right:
-        case "==", _ if is_source(right) and "[" in right:
+        case "==", _ if is_right_source and "[" in right:
             return "LAMBDA_GUARD", left, f"equal to {right}"
         case "==", _:
             return "EQUALS_MATCH", left, right
@@ -627,27 +605,13 @@ def _expected(comparison: Comparison) -> tuple[str | None, str | None, str | Non
             return "NONE_MATCH", left, right
         case "is", "True" | "False":
             return "ID_MATCH", left, right
-        case "is", _ if is_source(right):
+        case "is", _ if is_right_source:
             return "OBJECT_ALIASING", left, f"the same object as {right}"
         case "is not", "None":
             return "NOT_NONE_MATCH", left, "not None"
         case "<=" | "<" | ">=" | ">" | "!=", _:
             return "LAMBDA_GUARD", left, f"{operator} {right}"
     return None, None, None
-
-
-def _difference(
-    comparison: Comparison, text: str
-) -> tuple[ChangeKind, str | None, str | None, str]:
-    """Return what changed if it fails: its kind, old and new value, and its subject."""
-    left, operator, right = comparison
-    if is_relation(text) or operator not in ("==", "is", "is not", "!="):
-        return "relation", None, None, text
-    if operator == "is" and right != "None":
-        return "aliasing", "the same object", "two objects", f"{left} and {right}"
-    if operator in ("is not", "!="):
-        return "none" if right == "None" else "value", None, right, left
-    return value_kind(left, right, None), right, None, left
 
 
 def is_relation(text: str) -> bool:
@@ -680,8 +644,6 @@ def _literal(text: str) -> object:
 
 def _an(name: str, *, vowels: str = "aeio") -> str:
     short = name.rpartition(".")[2] or name
-    return (
-        "None"
-        if short == "NoneType"
-        else f"{'an' if short[:1].lower() in (*vowels,) else 'a'} {short}"
-    )
+    if short == "NoneType":
+        return "None"
+    return f"{'an' if short[:1].lower() in (*vowels,) else 'a'} {short}"

@@ -52,32 +52,28 @@ _ROOT_MODULE = re.compile(r"(?:list\(dict\.keys\()?([LG]\['\w+'\])\._modules\b")
 _GLOBALS = "globals"
 _STATE = "process-wide state"
 _MAX_UNREAD = 20
-_TORCH_PARTS = frozenset(
-    {
-        "_dynamo",
-        "_functorch",
-        "_higher_order_ops",
-        "_inductor",
-        "_ops.py",
-        "_tensor.py",
-        "autograd",
-        "cuda",
-        "nn",
-    }
-    | {
-        "distributed",
-        "distributions",
-        "export",
-        "functional.py",
-        "fx",
-        "optim",
-        "utils",
-        "_refs",
-        "_prims",
-        "amp",
-    }
-    | {"compiler"}
-)
+_TORCH_PARTS = {
+    "_dynamo",
+    "_functorch",
+    "_higher_order_ops",
+    "_inductor",
+    "_ops.py",
+    "_prims",
+    "_refs",
+    "_tensor.py",
+    "amp",
+    "autograd",
+    "compiler",
+    "cuda",
+    "distributed",
+    "distributions",
+    "export",
+    "functional.py",
+    "fx",
+    "nn",
+    "optim",
+    "utils",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,9 +302,8 @@ class _Words:
         path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
         count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
-        return read_fact(
-            SubtreeCost, {"path": path, "guard_count": count, "check_us": part["check_us"]}
-        )
+        cost = {"path": path, "guard_count": count, "check_us": part["check_us"]}
+        return read_fact(SubtreeCost, cost)
 
     def _value(self, source: str) -> str:
         is_own = self._root is None and self._is_wrapped
@@ -323,14 +318,9 @@ class _Words:
 
     def _is_module_internal(self, source: str) -> bool:
         owner = _VALUE.search(source)
-        is_module = owner is not None and (
-            owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None
-        )
-        return (
-            owner is not None
-            and is_module
-            and _INTERNAL_TAIL.match(source[owner.end() :]) is not None
-        )
+        if owner is None or _INTERNAL_TAIL.match(source[owner.end() :]) is None:
+            return False
+        return owner[0] in self._modules or _MODULE_FOLDERS.search(source) is not None
 
 
 def value_words(source: str, resumes_at: int | None = None) -> str:
