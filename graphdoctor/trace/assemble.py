@@ -8,10 +8,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 
-from graphdoctor.facts.base import values_of, whole_sum
+from graphdoctor.facts.base import grouped, values_of, whole_sum
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.guards import GuardChange, RecompileCause
+from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.recording import (
     BreakRecord,
     Compile,
@@ -21,8 +22,6 @@ from graphdoctor.facts.recording import (
     Frame,
     Graph,
     Recording,
-    Settling,
-    SourceContext,
 )
 from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.trace.breaks import (
@@ -36,7 +35,7 @@ from graphdoctor.trace.breaks import (
 from graphdoctor.trace.gaps import run_gaps, unreadable_gaps
 from graphdoctor.trace.inductor import cache_bypasses
 from graphdoctor.trace.intake import CompileMetrics, Intake, SeenCompile, SeenSplit
-from graphdoctor.trace.origin import Root, resumed, without_probe
+from graphdoctor.trace.origin import resumed, without_probe
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _DECLINED = "The backend declined the graph, so torch runs the frame eagerly."
@@ -64,38 +63,42 @@ class Assembler:
         self._intake = intake
         self._run = run
         self._is_ours = is_ours
-        self._own = [compile_ for compile_ in intake.compiles.values() if not compile_.is_extra]
-        self._extra = [compile_ for compile_ in intake.compiles.values() if compile_.is_extra]
         self._unreadable: Counter[str] = Counter()
-        self._broken: dict[tuple[str, int], str] | None = None
 
     def finish(self, *, is_cut: bool) -> Recording:
         """Make the recording."""
         intake, run = self._intake, self._run
-        compiles = [self._compile(compile_) for compile_ in self._own]
-        breaks = [*intake.breaks, *self._raised_breaks()]
+        by_extra = grouped((seen.is_extra, seen) for seen in intake.compiles.values())
+        compiles = [self._compile(seen) for seen in by_extra.get(False, ())]
         frames = self._frames(compiles)
-        # An export traces frames that don't run.
-        ran = {
-            compile_.compile_id: frames[compile_.frame_id]
-            for compile_ in compiles
-            if compile_.frame_id in frames
-        }
         counts = Counter(
             compile_.call_index for compile_ in compiles if compile_.outcome == "compiled"
         )
         calls = [call.replace(compile_count=counts[n]) for n, call in sorted(intake.calls.items())]
         evidence = intake.evidence.finish()
-        is_unfinished = any(call.outcome != "ok" for call in calls) or run.exit.reason not in (
-            None,
-            "finished",
-        )
+        is_finished = run.exit.reason in (None, "finished")
+        is_unfinished = not is_finished or any(call.outcome != "ok" for call in calls)
         unfinished = [
             seen.compile_id
             for seen in intake.compiles.values()
             if seen.outcome == "unfinished" and not seen.is_metrics_unread
         ]
-        limits = {seen.frame_id for seen in self._extra if seen.outcome == "limit"}
+        settling, replay, extra = run.settling, run.replay, by_extra.get(True, ())
+        if settling is not None:
+            again = [
+                compile_
+                for compile_ in map(self._compile, extra)
+                if compile_.is_recompile or compile_.outcome == "limit"
+            ]
+            settling = settling.replace(
+                recompiles=tuple(again), frames=tuple(self._frames(again).values())
+            )
+        if replay is not None:
+            limits = {seen.frame_id for seen in extra if seen.outcome == "limit"}
+            replay = replay.replace(warm_up_frames_over_limit=len(limits))
+        breaks = [*intake.breaks, *self._raised_breaks()]
+        # An export traces frames that don't run.
+        by_compile = {compile_.compile_id: frames.get(compile_.frame_id) for compile_ in compiles}
         return run.replace(
             environment=intake.environment,
             is_partial=is_cut or is_unfinished,
@@ -107,18 +110,18 @@ class Assembler:
             ),
             compiles=tuple(compiles),
             graphs=tuple(
-                self._graph(seen.graph, ran.get(seen.graph.compile_id)) for seen in intake.graphs
+                self._graph(seen.graph, by_compile.get(seen.graph.compile_id))
+                for seen in intake.graphs
             ),
             breaks=tuple(map(self._break, breaks)),
             sources=tuple(intake.sources.values()),
             steps=intake.steps,
-            settling=run.settling and self._settling(run.settling),
-            replay=run.replay and run.replay.replace(warm_up_frames_over_limit=len(limits)),
+            settling=settling,
+            replay=replay,
             cache_bypasses=cache_bypasses(evidence.cache_answers),
             ignored_caches=tuple(
-                cache.replace(entry=entry)
+                cache.replace(entry=self._named([cache.entry])[0])
                 for cache in intake.ignored_caches
-                for entry in self._named((cache.entry,))
             ),
             evidence=evidence,
             gaps=(
@@ -130,28 +133,18 @@ class Assembler:
     def _stack(self, break_: PrintedBreak, function: str | None) -> tuple[StackEntry, ...]:
         if break_.exact:
             return break_.exact
-        printed = break_.stack
-        header = break_.header or (None if printed else self._failed_line(break_))
+        printed, header = break_.stack, break_.header
+        compile_ = self._intake.compiles.get(break_.record.compile_id or "")
+        if not header and not printed and compile_ is not None and compile_.error is break_:
+            metrics = compile_.metrics or _NOTHING
+            file, line = metrics.fail_user_frame_filename, metrics.fail_user_frame_lineno
+            header = None if file is None or line is None else (file, line)
         # If the exception has no stack, only the header has the function's first line.
         if header and (not printed or (printed[-1].file, printed[-1].line) != header):
             printed = (*printed, PrintedEntry(*header, function or "<unknown>", None))
-        entries = tuple(
-            self._intake.entry(item.file, item.line, item.function, item.text) for item in printed
-        )
-        return without_probe(entries)
+        return without_probe(self._intake.entry(*entry) for entry in printed)
 
-    def _failed_line(self, break_: PrintedBreak) -> tuple[str, int] | None:
-        compile_ = self._intake.compiles.get(break_.record.compile_id or "")
-        metrics = compile_.metrics if compile_ is not None and compile_.error is break_ else None
-        if (
-            metrics is None
-            or metrics.fail_user_frame_filename is None
-            or metrics.fail_user_frame_lineno is None
-        ):
-            return None
-        return metrics.fail_user_frame_filename, metrics.fail_user_frame_lineno
-
-    def _named(self, stack: tuple[StackEntry, ...]) -> tuple[StackEntry, ...]:
+    def _named(self, stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
         return tuple(
             entry.replace(qualname=context.qualname)
             if (context := self._intake.sources.get(entry.at))
@@ -160,20 +153,16 @@ class Assembler:
         )
 
     def _break(self, break_: PrintedBreak) -> BreakRecord:
-        record = break_.record
-        compile_ = self._intake.compiles.get(record.compile_id or "")
+        record, intake = break_.record, self._intake
+        compile_ = intake.compiles.get(record.compile_id or "")
         function = root = None
         is_skip = False
         path: tuple[StackEntry, ...] = ()
         if compile_ is not None:
-            function, _, _ = self._intake.code_names.get(compile_.frame_id, (None, "", 0))
-            root = self._intake.roots.get(compile_.frame_id)
-            path = compile_.stack[:-1]
-            is_skip = (
-                compile_.outcome == "skipped"
-                and not compile_.is_declined
-                and compile_.breaks[-1] is break_
-            )
+            function, _, _ = intake.code_names.get(compile_.frame_id, (None, "", 0))
+            root, path = intake.roots.get(compile_.frame_id), compile_.stack[:-1]
+            is_last = bool(compile_.breaks) and compile_.breaks[-1] is break_
+            is_skip = is_last and compile_.outcome == "skipped" and not compile_.is_declined
         stack = self._stack(break_, function)
         if root is not None and innermost(stack) is None:
             # No line of the program is on it: the module that torch wraps breaks in torch's own
@@ -187,16 +176,17 @@ class Assembler:
         )
 
     def _raised_breaks(self) -> Iterator[PrintedBreak]:
-        for compile_ in self._own:
-            error, fail_type = compile_.error, (compile_.metrics or _NOTHING).fail_type
-            is_refused = fail_type in _REFUSALS and compile_.outcome == "failed"
-            is_limit = error is not None and error.record.chain[0].gb_type == _LIMIT_TYPE
-            if error is not None and is_refused and not is_limit and not compile_.breaks:
+        for compile_ in self._intake.compiles.values():
+            error, metrics = compile_.error, compile_.metrics or _NOTHING
+            is_refused = metrics.fail_type in _REFUSALS and compile_.outcome == "failed"
+            if error is None or not is_refused or compile_.breaks or compile_.is_extra:
+                continue
+            if error.record.chain[0].gb_type != _LIMIT_TYPE:
                 yield error
 
     def _failure(self, compile_: SeenCompile) -> FailedCompile | None:
-        metrics, error = compile_.metrics or _NOTHING, compile_.error
-        if compile_.outcome not in ("skipped", "failed", "limit"):
+        metrics, error, outcome = compile_.metrics or _NOTHING, compile_.error, compile_.outcome
+        if outcome not in ("skipped", "failed", "limit"):
             return None
         message, kind = metrics.fail_reason or "", metrics.fail_type or compile_.error_type
         stack: tuple[StackEntry, ...] = ()
@@ -209,23 +199,23 @@ class Assembler:
             message=str(message)[:MAX_MESSAGE],
             chain=parse_chain(str(message)),
             stack=stack,
-            limit=limit_of(str(message)) if compile_.outcome == "limit" else None,
+            limit=limit_of(str(message)) if outcome == "limit" else None,
         )
 
     def _compile(self, compile_: SeenCompile) -> Compile:
         metrics = compile_.metrics or _NOTHING
         backend_us = metrics.aot_autograd_cumulative_compile_time_us
+        same = (
+            "compile_id",
+            "frame_id",
+            "compiled_autograd_id",
+            "call_index",
+            "outcome",
+            "attempts",
+        )
         return Compile(
-            **values_of(
-                compile_,
-                "compile_id",
-                "frame_id",
-                "compiled_autograd_id",
-                "call_index",
-                "outcome",
-                "attempts",
-            ),
-            is_recompile=bool(compile_.reasons) or bool(metrics.recompile_reason),
+            **values_of(compile_, *same),
+            is_recompile=bool(compile_.reasons or metrics.recompile_reason),
             recompile_reasons=compile_.reasons,
             restart_reasons=tuple(reason.partition("\n")[0] for reason in metrics.restart_reasons),
             op_count=metrics.graph_op_count,
@@ -238,31 +228,37 @@ class Assembler:
         )
 
     def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
-        if not compile_.reasons and compile_.recompile is None:
+        record, reasons, place = compile_.recompile, compile_.reasons, self._intake.place
+        if not reasons and record is None:
             return None
         # Imported here: most logs have no recompile, and reading guard texts takes half a dozen
         # modules.
         from graphdoctor.trace.causes import cause_of_reasons, cause_of_record, with_carried
 
+        root = self._intake.roots.get(compile_.frame_id)
+        program = root or self._intake.wrapped(compile_.frame_id)
         try:
-            if compile_.recompile is None:
-                cause = cause_of_reasons(compile_.reasons, self._intake.place)
+            if record is None:
+                cause = cause_of_reasons(reasons, place)
             else:
-                cause = cause_of_record(
-                    compile_.recompile, self._intake.place, reasons=compile_.reasons
-                )
+                cause = cause_of_record(record, place, reasons=reasons)
                 # A frame over its limit has no dynamo_start record, so nothing else says who called
                 # it.
                 cause = cause.replace(caller=() if compile_.stack else self._named(compile_.caller))
-            if (root := self._intake.roots.get(compile_.frame_id)) is not None:
-                cause = cause.replace(changes=tuple(_of_root(cause.changes, root)))
-            elif (wrapped := self._intake.wrapped(compile_.frame_id)) is not None:
-                named = (
-                    change.replace(expression=wrapped.named(change.expression))
-                    for change in cause.changes
+            changes = cause.changes
+            if program is not None:
+                changes = tuple(
+                    change.replace(expression=program.named(change.expression))
+                    for change in changes
                 )
-                cause = cause.replace(changes=tuple(named))
-            return with_carried(cause, self._carried(compile_))
+            if root is not None:
+                changes = tuple(
+                    change
+                    if (line := change.guard_location) and line.origin != "torch"
+                    else change.replace(guard_location=root.place)
+                    for change in changes
+                )
+            return with_carried(cause.replace(changes=changes), self._carried(compile_))
         except (ValueError, TypeError, LookupError, AttributeError):
             self._unreadable["graphdoctor_recompile"] += 1
             return None
@@ -278,8 +274,8 @@ class Assembler:
         # The whole path of a generated file is replaced by its name later.
         name_of_file = file if file in self._intake.generated else re.split(r"[/\\]", file)[-1]
         place = f"{name_of_file}:{line}"
-        broken = self._broken_expression(file, line)
-        names = compile_.recompile.get("stack_names") or [] if compile_.recompile else []
+        broken = self._broken_expressions.get((file, line))
+        names = (compile_.recompile or {}).get("stack_names") or []
         last = max(names, key=lambda name: int(name.removeprefix("___stack")), default=None)
         return lambda name: (
             f"the value of `{broken}` at {place}"
@@ -287,24 +283,19 @@ class Assembler:
             else f"(a value from {place})"
         )
 
-    def _broken_expression(self, file: str, line: int) -> str | None:
-        if self._broken is None:
-            self._broken = {}
-            for break_ in self._intake.breaks:
-                entry = break_.exact[0] if break_.exact else None
-                is_call = (break_.record.instruction or "").startswith("CALL")
-                if (
-                    entry is None
-                    or not is_call
-                    or None in (entry.text, entry.column, entry.end_column)
-                ):
-                    continue
-                start, end = (
-                    (column or 1) - 1 - (entry.indent or 0)
-                    for column in (entry.column, entry.end_column)
-                )
-                self._broken.setdefault(entry.at, (entry.text or "")[max(start, 0) : end])
-        return self._broken.get((file, line))
+    @cached_property
+    def _broken_expressions(self) -> dict[tuple[str, int], str]:
+        """The calls that broke a graph, by file and line."""
+        broken: dict[tuple[str, int], str] = {}
+        for break_ in self._intake.breaks:
+            if not break_.exact or not (break_.record.instruction or "").startswith("CALL"):
+                continue
+            match entry := break_.exact[0]:
+                case StackEntry(text=str(text), column=int(column), end_column=int(end)):
+                    removed = 1 + (entry.indent or 0)
+                    code = text[max(column - removed, 0) : end - removed]
+                    broken.setdefault(entry.at, code)
+        return broken
 
     def _frames(self, compiles: list[Compile]) -> dict[int, Frame]:
         frames: dict[int, Frame] = {}
@@ -316,25 +307,28 @@ class Assembler:
         return frames
 
     def _frame(self, frame_id: int, compiled_autograd_id: int | None) -> Frame:
-        code_name, file, line = self._intake.code_names[frame_id]
-        if (root := self._intake.roots.get(frame_id)) is not None:
+        intake = self._intake
+        code_name, file, line = intake.code_names[frame_id]
+        if (root := intake.roots.get(frame_id)) is not None:
             fields = values_of(root.place, "file", "line", "text", "origin", "package")
             name = root.expression if root.class_name == "partial" else f"{root.class_name}.forward"
             fields |= {"function": "forward", "qualname": name, "code_name": code_name}
             return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **fields)
         function, resumes_at = resumed(code_name)
-        wrapped = self._intake.wrapped(frame_id)
-        context = self._intake.sources.get((file, line))
-        origin, package = self._intake.origins.of(file)
+        wrapped, context = intake.wrapped(frame_id), intake.sources.get((file, line))
+        origin, package = intake.origins.of(file)
+        qualname, text, first_line = None, None, line
+        if context is not None:
+            qualname, first_line = context.qualname, context.function_line or line
+            start = intake.sources.get((file, first_line)) if context.function_line else None
+            text = start.statement.splitlines()[0] if start and start.statement else None
         if compiled_autograd_id is not None:
-            qualname: str | None = f"backward pass {compiled_autograd_id} (compiled autograd)"
+            qualname = f"backward pass {compiled_autograd_id} (compiled autograd)"
         elif code_name == "inner" and file.endswith(_WRAPPER_FILES) and origin == "torch":
             # So torch calls the frame if the root's class is its own
             # (``torch/_dynamo/external_utils.py``, 2.13).
             class_name = self._run.target.class_name
             qualname = f"{class_name}.forward" if class_name else None
-        else:
-            qualname = context.qualname if context else None
         if qualname and code_name.endswith(("comp>", "<genexpr>")):
             qualname += f".{code_name}"  # a comprehension is a function within that
         return Frame(
@@ -344,35 +338,18 @@ class Assembler:
             wraps=None if wrapped is None else wrapped.qualname,
             wraps_at=None if wrapped is None else wrapped.place,
             file=file,
-            line=(context.function_line or line) if context else line,
-            text=self._definition(file, line, context),
+            line=first_line,
+            text=text,
             origin=origin,
             package=package,
             resumes_at=resumes_at,
             code_name=code_name,
         )
 
-    def _definition(self, file: str, line: int, context: SourceContext | None) -> str | None:
-        if context is None or context.function_line is None:
-            return None
-        at = (
-            context
-            if context.function_line == line
-            else self._intake.sources.get((file, context.function_line))
-        )
-        return at.statement.splitlines()[0] if at and at.statement else None
-
-    def _settling(self, settling: Settling) -> Settling:
-        extra = map(self._compile, self._extra)
-        again = [
-            compile_ for compile_ in extra if compile_.is_recompile or compile_.outcome == "limit"
-        ]
-        return settling.replace(recompiles=tuple(again), frames=tuple(self._frames(again).values()))
-
     def _graph(self, graph: Graph, frame: Frame | None) -> Graph:
-        update: dict[str, object] = (
-            {} if frame is None else {"function": frame.described, "resumes_at": frame.resumes_at}
-        )
+        update: dict[str, object] = {}
+        if frame is not None:
+            update = {"function": frame.described, "resumes_at": frame.resumes_at}
         compile_ = self._intake.compiles.get(graph.compile_id)
         root = None if compile_ is None else self._intake.roots.get(compile_.frame_id)
         if root is not None and graph.inputs is not None:
@@ -394,13 +371,6 @@ class Assembler:
         }
 
 
-def _of_root(changes: Iterable[GuardChange], root: Root) -> Iterator[GuardChange]:
-    for change in changes:
-        place = change.guard_location
-        place = root.place if place is None or place.origin == "torch" else place
-        yield change.replace(expression=root.named(change.expression), guard_location=place)
-
-
 _SIGNATURE = re.compile(r"def forward\((.*?)\)(?:\s*->[^:\n]+)?:\n", re.DOTALL)
 _ARGUMENT = re.compile(r'(\w+)\s*:\s*"(\w+)\[([^\]]*)\]')
 _CALL = re.compile(r'^\s+\w+(?:\s*:\s*"[^"]*")?\s*=\s*[\w.]+[(\[]', re.MULTILINE)
@@ -413,28 +383,27 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
     outside = {name.lower() for name, _ in _arguments(seen.code)}
     crossing: dict[str, int | None] = {}
     buckets: list[DdpBucket] = []
-    # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed
-    # beside it.
-    parts = [
-        (name, code.partition("\n    class ")[0])
-        for name, code in seen.parts
-        if name.startswith("submod_")
-    ]
-    for name, code in parts:
+    for name, printed in seen.parts:
+        # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed
+        # beside it.
+        if not name.startswith("submod_"):
+            continue
+        code, _, _ = printed.partition("\n    class ")
         sizes: dict[str, int | None] = {}
         for argument, size in _arguments(code):
             if argument.lower() not in outside:
                 crossing[argument] = size
-            elif (parameter := _parameter(argument, parameters)) is not None:
-                sizes[parameter] = size
+            elif parameters is None and _PARAMETER.search(argument):
+                sizes[argument] = size
+            elif parameters is not None and argument.lower() in parameters:
+                sizes[parameters[argument.lower()]] = size
         body = code[match.end() :] if (match := _SIGNATURE.search(code)) else ""
-        count = len(_CALL.findall(body))
         buckets.append(
             DdpBucket(
                 name=name,
                 parameters=tuple(sizes),
                 parameter_bytes=whole_sum(sizes.values()),
-                op_count=count,
+                op_count=len(_CALL.findall(body)),
             )
         )
     return DdpSplit(
@@ -445,24 +414,12 @@ def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
     )
 
 
-def _arguments(code: str) -> list[tuple[str, int | None]]:
+def _arguments(code: str) -> Iterator[tuple[str, int | None]]:
+    """Names and sizes in bytes of a printed graph's inputs; None for an unknown size."""
     signature = _SIGNATURE.search(code)
-    return [
-        (name, _bytes(*size))
-        for name, *size in _ARGUMENT.findall(signature[1] if signature else "")
-    ]
-
-
-def _bytes(dtype: str, shape: str) -> int | None:
-    bits, sizes = (
-        _DTYPE.fullmatch(dtype),
-        [part.strip() for part in shape.split(",") if part.strip()],
-    )
-    is_known = bits is not None and all(size.isdigit() for size in sizes)
-    return math.prod(map(int, sizes)) * int(bits[1]) // 8 if bits and is_known else None
-
-
-def _parameter(argument: str, parameters: Mapping[str, str] | None) -> str | None:
-    if parameters is not None:
-        return parameters.get(argument.lower())
-    return argument if _PARAMETER.search(argument) else None
+    for name, dtype, shape in _ARGUMENT.findall(signature[1] if signature else ""):
+        bits = _DTYPE.fullmatch(dtype)
+        sizes = [part.strip() for part in shape.split(",") if part.strip()]
+        is_known = all(size.isdigit() for size in sizes)
+        count = math.prod(map(int, sizes)) if is_known else 0
+        yield name, count * int(bits[1]) // 8 if bits and is_known else None

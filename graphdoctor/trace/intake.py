@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,17 +96,6 @@ def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
     return metrics
 
 
-def printed_reasons(payload: str) -> tuple[str, ...]:
-    """Torch's ``recompile_reasons``: the record claims to be JSON, but a single reason is a bare
-    string.
-    """
-    try:
-        value = orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        value = payload
-    return tuple(map(str, value)) if isinstance(value, list) else (str(value).strip(),)
-
-
 _UNKNOWN = "<unknown>"
 _COLUMNS = frozenset({"indent", "column", "end_column"})
 _DTENSOR_NAME = ': "DTensor('
@@ -145,12 +135,9 @@ class SeenCompile:
         (``torch/_dynamo/convert_frame.py``, 2.13, ``_compile_inner``); only the graph distinguishes
         the two.
         """
-        return self.has_graph and self._is_uncounted
-
-    @property
-    def _is_uncounted(self) -> bool:
         metrics = self.metrics
-        return metrics is not None and metrics.has_guarded_code and metrics.guard_count is None
+        is_uncounted = metrics and metrics.has_guarded_code and metrics.guard_count is None
+        return self.has_graph and bool(is_uncounted)
 
     @property
     def outcome(self) -> CompileOutcome:
@@ -158,10 +145,9 @@ class SeenCompile:
         metrics = self.metrics
         if metrics is None:
             return "unfinished" if self.error is None else "failed"
-        if self._is_uncounted:
-            return "skipped" if self.has_graph else "empty"
         if metrics.has_guarded_code:
-            return "compiled"
+            is_counted = metrics.guard_count is not None
+            return "compiled" if is_counted else "skipped" if self.has_graph else "empty"
         if not self.is_started and metrics.co_name is None:
             return "limit"
         is_skipped = any(seen.record.effect == "frame_skipped" for seen in self.breaks)
@@ -185,14 +171,6 @@ class SeenGraph:
     attempt: int | None
     is_ours: bool = False
 
-    def is_taken_back_by(self, record: Record) -> bool:
-        """Return whether another graph is of a later attempt at the same compile, so that torch
-        dropped this one.
-        """
-        attempts = (self.attempt, record.attempt)
-        is_later = None not in attempts and attempts[0] < attempts[1]  # type: ignore[operator]
-        return is_later and self.graph.compile_id == record.compile_id and not self.is_ours
-
 
 class Intake:
     """Keeps what records say, in the order of the log: ``_on_x``, or ``_of_x`` with their compile,
@@ -202,8 +180,8 @@ class Intake:
     def __init__(self, environment: Environment) -> None:
         self.environment = environment
         self.origins = Origins(environment)
-        self._strings: dict[int, str] = {}
-        self._inherited: dict[int, str] = {}
+        self.strings: dict[int, str] = {}
+        self.inherited: dict[int, str] = {}
         # Thousands of compiles share their callers, so each stack entry is kept once.
         self._files: dict[str, None] = {}
         self._entries: dict[tuple[Any, ...], StackEntry] = {}
@@ -238,34 +216,30 @@ class Intake:
         later._begin()
         return later
 
-    def begin_after(self, parent: Intake) -> None:
-        """Know the strings that a process had defined in the same log, as one that it forked
-        does.
-        """
-        self._inherited = parent._inherited | parent._strings
-
     def files(self) -> set[str]:
         """Every file in the log."""
-        nodes = (node.file for seen in self.graphs for node in seen.graph.nodes or ())
-        stacks = (entry.file for compile_ in self.compiles.values() for entry in compile_.stack)
-        breaks = (entry.file for break_ in self.breaks for entry in break_.exact)
-        files = {file for file, _ in self.sources} | {
-            file for _, file, _ in self.code_names.values()
-        }
-        return files.union(self._strings.values(), filter(None, nodes), stacks, breaks)
+        files = {file for file, _ in self.sources}
+        files.update(file for _, file, _ in self.code_names.values())
+        files.update(self.strings.values())
+        files.update(
+            node.file for seen in self.graphs for node in seen.graph.nodes or () if node.file
+        )
+        stacks = [compile_.stack for compile_ in self.compiles.values()]
+        stacks += [break_.exact for break_ in self.breaks]
+        return files.union(entry.file for stack in stacks for entry in stack)
 
     def add(self, record: Record) -> None:
         """Take the next record; of one of another kind, only where it belongs is found out."""
-        record.call_index = self._call
+        kind, record.call_index = record.kind, self._call
         compile_ = self.compiles.get(record.compile_id or "")
         record.is_extra = self._is_extra if compile_ is None else compile_.is_extra
-        if record.kind in Evidence.KINDS:
+        if kind in Evidence.KINDS:
             if not record.is_extra:
                 self.evidence.add(record)
-        elif f"_on_{record.kind}" in vars(Intake):
-            getattr(self, f"_on_{record.kind}")(record)
-        elif record.kind in self.KINDS and (compile_ := self._compile_of(record)) is not None:
-            getattr(self, f"_of_{record.kind}")(record, compile_)
+        elif f"_on_{kind}" in vars(Intake):
+            getattr(self, f"_on_{kind}")(record)
+        elif kind in self.KINDS and (compile_ := self._compile_of(record)) is not None:
+            getattr(self, f"_of_{kind}")(record, compile_)
 
     def _on_str(self, record: Record) -> None:
         text, key = record.value
@@ -273,15 +247,15 @@ class Intake:
             raise TypeError("a string and its number")
         if key == 0:
             # Only a process of its own numbers strings from 0.
-            self._inherited = {}
-        self._strings[key] = text
+            self.inherited = {}
+        self.strings[key] = text
         self._files[text] = None
         self.origins.learn_from(text)
 
     def _logged_entries(self, stack: Sequence[Mapping[str, Any]] | None) -> tuple[StackEntry, ...]:
         return tuple(
             self.entry(
-                self._strings.get(key) or self._inherited.get(key, _UNKNOWN),
+                self.strings.get(key) or self.inherited.get(key, _UNKNOWN),
                 line["line"],
                 line["name"],
                 line.get("loc"),
@@ -309,8 +283,13 @@ class Intake:
         self.code_names.setdefault(compile_.frame_id, (frame.function, frame.file, frame.line))
 
     def _of_recompile_reasons(self, record: Record, compile_: SeenCompile) -> None:
-        if record.payload is not None:
-            compile_.reasons = printed_reasons(record.payload)
+        # It claims to be JSON, but a single reason is a bare string.
+        reasons: Any = record.payload
+        if reasons is not None:
+            with suppress(orjson.JSONDecodeError):
+                reasons = orjson.loads(reasons)
+            texts = map(str, reasons) if isinstance(reasons, list) else [str(reasons).strip()]
+            compile_.reasons = tuple(texts)
 
     def _on_dynamo_graph_break_reason(self, record: Record) -> None:
         break_ = self._stacked(record, parse_break(record.payload or ""))
@@ -327,11 +306,7 @@ class Intake:
             compile_.error = error
 
     def _stacked(self, record: Record, break_: PrintedBreak) -> PrintedBreak:
-        place = {
-            "compile_id": record.compile_id,
-            "attempt": record.attempt,
-            "call_index": record.call_index,
-        }
+        place = values_of(record, "compile_id", "attempt", "call_index")
         break_.record = break_.record.replace(**place)
         self._last_stacked = break_
         return break_
@@ -342,16 +317,27 @@ class Intake:
             compile_.has_graph = True
         if self._is_extra:
             return
-        if self.graphs and self.graphs[-1].is_taken_back_by(record):
+        compile_id, attempt, last = record.compile_id, record.attempt, self._last_graph
+        if (
+            last is not None
+            and not last.is_ours
+            and last.graph.compile_id == compile_id
+            and None not in (last.attempt, attempt)
+            and last.attempt < attempt  # type: ignore[operator]
+        ):
+            # torch dropped the graph of an earlier attempt.
             self.graphs.pop()
-        code = record.payload
+        code, index = record.payload, len(self.graphs)
         dtensors = dict(_DTENSOR.findall(code)) if code and _DTENSOR_NAME in code else {}
-        index, compile_id = len(self.graphs), record.compile_id or "?"
         record.graph_index = index
         graph = Graph(
-            compile_id=compile_id, index=index, op_count=None, code=code, dtensors=dtensors
+            compile_id=compile_id or "?", index=index, op_count=None, code=code, dtensors=dtensors
         )
-        self.graphs.append(SeenGraph(graph, record.attempt))
+        self.graphs.append(SeenGraph(graph, attempt))
+
+    @property
+    def _last_graph(self) -> SeenGraph | None:
+        return self.graphs[-1] if self.graphs else None
 
     def _on_compilation_metrics(self, record: Record) -> None:
         metrics = record.json() if record.payload else record.value
@@ -364,20 +350,19 @@ class Intake:
         compile_.is_metrics_unread = True
         read = compile_.metrics = read_metrics(metrics)
         compile_.is_metrics_unread = False
-        attempts = [
+        attempts = (
             attempt + 1 for attempt in (read.attempt, record.attempt) if attempt is not None
-        ]
+        )
         compile_.attempts = max(attempts, default=compile_.attempts)
-        if read.co_name and read.co_filename and read.co_firstlineno is not None:
-            self._name_frame(compile_, read.co_name, read.co_filename, read.co_firstlineno)
-
-    def _name_frame(self, compile_: SeenCompile, name: str, file: str, line: int) -> None:
+        name, file, line = read.co_name, read.co_filename, read.co_firstlineno
+        if not name or not file or line is None:
+            return
         before = self.code_names.get(compile_.frame_id)
         if before is None or before[1] == _UNKNOWN or before[0] != name:
             self.code_names[compile_.frame_id] = name, file, line
-        last = compile_.stack[-1] if compile_.stack else None
-        if last is not None and last.at != (file, line):
-            above = (entry for entry in compile_.stack if entry.file != _UNKNOWN)
+        stack = compile_.stack
+        if stack and stack[-1].at != (file, line):
+            above = (entry for entry in stack if entry.file != _UNKNOWN)
             compile_.stack = collapse_resumes((*above, self.entry(file, line, name, None)))
 
     def _on_optimize_ddp_split_graph(self, record: Record) -> None:
@@ -415,26 +400,19 @@ class Intake:
 
     def _of_graphdoctor_root(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
-        place = self._recorded_entry(value["place"])
-        self.roots[compile_.frame_id] = Root(
-            value["expression"],
-            value["class_name"],
-            tuple(value["arguments"]),
-            place,
-            value.get("container"),
-        )
+        arguments, place = tuple(value.pop("arguments")), self._recorded_entry(value.pop("place"))
+        self.roots[compile_.frame_id] = Root(arguments=arguments, place=place, **value)
 
     def _of_graphdoctor_cached(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
-        if not record.is_extra:
-            cache = IgnoredCache(
-                function=value["function"],
-                entry=self._recorded_entry(value["place"]),
-                compile_id=compile_.compile_id,
-            )
-            # Dynamo traces a frame anew once it knows where that breaks.
-            if cache not in self.ignored_caches:
-                self.ignored_caches.append(cache)
+        cache = IgnoredCache(
+            function=value["function"],
+            entry=self._recorded_entry(value["place"]),
+            compile_id=compile_.compile_id,
+        )
+        # Dynamo traces a frame anew once it knows where that breaks.
+        if not record.is_extra and cache not in self.ignored_caches:
+            self.ignored_caches.append(cache)
 
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
@@ -459,7 +437,7 @@ class Intake:
             compile_.has_graph = True
             compile_.backend_error = value.get("backend_error")
         # torch's own record of the same graph is right before it, unless a backend is called again.
-        compile_id, last = record.compile_id or "?", self.graphs[-1] if self.graphs else None
+        compile_id, last = record.compile_id or "?", self._last_graph
         printed: dict[str, Any] = {"compile_id": compile_id, "index": len(self.graphs)}
         if last is not None and last.graph.compile_id == compile_id and not last.is_ours:
             printed = values_of(last.graph, "compile_id", "index", "code", "dtensors")
@@ -544,20 +522,18 @@ class Intake:
         torch shortens paths against its own folder, which can cut off a path's first letters
         (``torch/utils/_traceback.py``, 2.13); the whole path is among the files of the log.
         """
-        whole = (
-            file
-            if Path(file).is_absolute()
-            else next((path for path in self._files if path.endswith(file)), None)
-        )
-        if whole is None:
-            return None
+        if not Path(file).is_absolute():
+            whole = next((path for path in self._files if path.endswith(file)), None)
+            if whole is None:
+                return None
+            file = whole
         function, _ = resumed(function)
-        context = self.sources.get((whole, line))
+        context = self.sources.get((file, line))
         if context is None:
-            return self.entry(whole, line, function, None)
+            return self.entry(file, line, function, None)
         # A statement of several lines begins before this line.
         text = context.statement.splitlines()[0] if context.statement else None
-        return self.entry(whole, line, function, text, qualname=context.qualname)
+        return self.entry(file, line, function, text, qualname=context.qualname)
 
     def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
         columns = {key: value for key, value in entry.items() if key in _COLUMNS}

@@ -277,12 +277,9 @@ def _read_log(
 ) -> None:
     by_lane: dict[Lane, ProcessSections | None] = {}
     for pid, rank in dict.fromkeys(pair for taken in takers for pair in taken.process.writers):
-        fits = (
-            taken
-            for taken in takers
-            if taken.process.pid == pid and rank in (None, taken.process.rank)
-        )
-        by_lane[Lane(pid, rank)] = next(fits, None)
+        of_pid = (taken for taken in takers if taken.process.pid == pid)
+        fitting = (taken for taken in of_pid if rank in (None, taken.process.rank))
+        by_lane[Lane(pid, rank)] = next(fitting, None)
     by_lane = by_lane or {Lane(taken.process.pid, None): taken for taken in takers}
     # If some are left out, so are those that the samples of the log missed.
     is_whole = None not in by_lane.values()
@@ -293,20 +290,17 @@ def _read_log(
     taken: ProcessSections | None = first
     for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
         lane = lanes.of(record)
-        if lane not in by_lane:
-            new = (
-                [ProcessSections(ProcessLogs((log,), lane.pid, lane.rank), [new_section()])]
-                if is_whole
-                else []
-            )
-            by_lane[lane] = next(iter(new), None)
-            contents.processes += new
-        taken = by_lane[lane]
+        if lane not in by_lane and is_whole:
+            process = ProcessLogs((log,), lane.pid, lane.rank)
+            by_lane[lane] = new = ProcessSections(process, [new_section()])
+            contents.processes.append(new)
+        taken = by_lane.get(lane)
         if taken is None:
             continue
         if lane not in begun and last is not None and not is_first_string(record):
             # A forked process goes on with the strings of its parent.
-            taken.sections[0].intake.begin_after(last.sections[-1].intake)
+            parent = last.sections[-1].intake
+            taken.sections[0].intake.inherited = parent.inherited | parent.strings
             taken.beginning.is_forked = True
         begun.add(lane)
         last = taken

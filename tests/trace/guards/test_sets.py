@@ -46,7 +46,7 @@ def guards_in(
     cost: dict | None = None,
 ) -> Guards:
     intake, collector = Intake(Environment(torch_root=ROOT)), GuardTrees()
-    intake._strings, collector.trees = dict(enumerate(files)), trees
+    intake.strings, collector.trees = dict(enumerate(files)), trees
     return guards_of(Part(recording), Section(intake, (collector,)), cost)  # type: ignore[arg-type]
 
 
