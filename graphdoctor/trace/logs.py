@@ -16,7 +16,7 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
-from graphdoctor.trace.storage.places import Folder, LocalFolder, LogFile, for_each
+from graphdoctor.trace.storage.places import Folder, LogFile, for_each
 from graphdoctor.trace.storage.streams import CutStreamError
 from graphdoctor.wording import counted
 
@@ -36,16 +36,17 @@ _MOST_FILES = 10_000
 
 def find_logs(path: Path) -> list[LogFile]:
     """The trace logs in a folder of this machine, without links."""
-    return logs_in(LocalFolder(path))
+    return logs_in(Folder(path))
 
 
 def logs_in(folder: Folder) -> list[LogFile]:
     """The trace logs in a recording's folder or one that torch wrote; of any other, those the
     fewest folders down.
     """
-    inner = _named(folder.folder(TRACE_FOLDER).files())
-    if inner or folder.read(META_FILE):
-        return inner or _named(folder.files())
+    named = list(filter(_is_named, folder.folder(TRACE_FOLDER).files()))
+    if named or folder.read(META_FILE):
+        named = named or list(filter(_is_named, folder.files()))
+        return for_each(LogFile.seen, named, named)
     level = [folder]
     for _ in range(_MOST_LEVELS):
         files = [file for parent in level for file in parent.files()]
@@ -68,11 +69,6 @@ def has_linked_logs(folder: Path) -> bool:
     return trace.is_symlink() or any(
         path.is_symlink() for place in (trace, folder) for path in place.glob(_LOG_PATTERN)
     )
-
-
-def _named(files: Iterable[LogFile]) -> list[LogFile]:
-    logs = [file for file in files if _is_named(file)]
-    return for_each(LogFile.seen, logs, logs)
 
 
 def _is_named(log: LogFile) -> bool:
@@ -234,11 +230,11 @@ def _samples(log: LogFile) -> Iterator[bytes]:
 
 
 def _recorded_rank(fields: bytes) -> int | None:
+    rank = None
     if b'"rank"' in fields:
         with suppress(orjson.JSONDecodeError):
             rank = orjson.loads(fields).get("rank")
-            return rank if isinstance(rank, int) else None
-    return None
+    return rank if isinstance(rank, int) else None
 
 
 def named_rank(log: LogFile) -> int | None:

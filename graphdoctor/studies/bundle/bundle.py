@@ -45,7 +45,7 @@ from graphdoctor.studies.bundle.script import (
 from graphdoctor.trace.folder import read_object
 from graphdoctor.trace.logs import find_logs, logs_of, named_rank
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.places import LocalFolder, is_own_file, local_log
+from graphdoctor.trace.storage.places import Folder, is_own_file, local_log
 from graphdoctor.trace.storage.streams import CutStreamError
 from graphdoctor.trials.launch.ownership import is_own
 from graphdoctor.version import __version__
@@ -125,9 +125,7 @@ class Bundle:
             )
         script, kept = Script(None, reason="--redact leaves out source"), dict[str, bytes]()
         if not self.is_redacted:
-            script = write_script(
-                recording, read_object(LocalFolder(self.place).read(REQUEST_FILE))
-            )
+            script = write_script(recording, read_object(Folder(self.place).read(REQUEST_FILE)))
             self._try(script, recording)
             if script.text is None:
                 self.notes.append(f"`{SCRIPT}`: {script.reason}.")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -125,39 +124,39 @@ def local_log(path: Path, name: str | None = None) -> LogFile:
     return LogFile(str(path.absolute()), path.name if name is None else name, size).seen()
 
 
-class Folder(ABC):
+class Folder:
     """A folder; ``name`` is its path below the folder that was asked for, empty for that one."""
-
-    location: Location
 
     def __init__(self, location: Location, name: str = "") -> None:
         self.location = location
         self.name = name
 
-    @abstractmethod
     def read(self, name: str) -> bytes:
         """Read a small file; empty if there is none, or if it's a link."""
-
-    @abstractmethod
-    def _entries(self) -> list[tuple[str, bool, int | None]]:
-        """List name, whether it's a folder, and size of each thing in it."""
-
-    @abstractmethod
-    def _below(self, name: str) -> Location: ...
-
-    @abstractmethod
-    def _log(self, name: str, size: int | None) -> LogFile | None:
-        """A file in it; None if it is gone by now."""
+        place = self._below(name)
+        if isinstance(place, Url):
+            return remote.read_file(place)
+        try:
+            return place.read_bytes() if is_own_file(place) else b""
+        except OSError:
+            return b""
 
     def files(self) -> list[LogFile]:
         """The files in it, by name."""
-        entries = sorted(self._entries())
-        logs = (self._log(name, size) for name, is_folder, size in entries if not is_folder)
-        return [log for log in logs if log is not None]
+        files: list[LogFile] = []
+        for name, is_folder, size in sorted(self._entries()):
+            place, path = self._below(name), self.path_below(name)
+            if is_folder:
+                continue
+            if isinstance(place, Url):
+                files.append(LogFile(place, path, size))
+            elif place.exists():  # not gone by now
+                files.append(local_log(place, path))
+        return files
 
     def folder(self, name: str) -> Folder:
         """A folder in it; one without anything if there is none, or if it's a link."""
-        return type(self)(self._below(name), self.path_below(name))
+        return Folder(self._below(name), self.path_below(name))
 
     def folders(self) -> list[Folder]:
         """The folders in it, by name, without hidden ones, which belong to other programs."""
@@ -171,33 +170,18 @@ class Folder(ABC):
         """The path of something in it below the folder that was asked for."""
         return f"{self.name}/{name}" if self.name else name
 
+    def _below(self, name: str) -> Location:
+        location = self.location
+        return remote.below(location, name) if isinstance(location, Url) else location / name
 
-class LocalFolder(Folder):
-    """A folder of this machine."""
-
-    location: Path
-
-    def read(self, name: str) -> bytes:
-        """See ``Folder``."""
-        path = self.location / name
-        try:
-            return path.read_bytes() if is_own_file(path) else b""
-        except OSError:
-            return b""
-
-    def _below(self, name: str) -> Path:
-        return self.location / name
-
-    def _log(self, name: str, size: int | None) -> LogFile | None:
-        del size
-        path = self.location / name
-        return local_log(path, self.path_below(name)) if path.exists() else None
-
-    def _entries(self) -> list[tuple[str, bool, int | None]]:
-        if self.name and self.location.is_symlink():
+    def _entries(self) -> list[remote.Entry]:
+        location = self.location
+        if isinstance(location, Url):
+            return remote.entries_of(location)
+        if self.name and location.is_symlink():
             return []
         try:
-            with os.scandir(self.location) as entries:
+            with os.scandir(location) as entries:
                 return [
                     (entry.name, is_folder, None)
                     for entry in entries
@@ -207,23 +191,7 @@ class LocalFolder(Folder):
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise GraphDoctorError(f"{self.location} can't be read: {error.strerror}.") from error
-
-
-class _RemoteFolder(Folder):
-    location: Url
-
-    def read(self, name: str) -> bytes:
-        return remote.read_file(self._below(name))
-
-    def _below(self, name: str) -> Url:
-        return remote.below(self.location, name)
-
-    def _log(self, name: str, size: int | None) -> LogFile:
-        return LogFile(self._below(name), self.path_below(name), size)
-
-    def _entries(self) -> list[tuple[str, bool, int | None]]:
-        return remote.entries_of(self.location)
+            raise GraphDoctorError(f"{location} can't be read: {error.strerror}.") from error
 
 
 def is_own_file(path: Path) -> bool:
@@ -240,10 +208,10 @@ def place_at(location: Location) -> LogFile | Folder | None:
         if entry is None:
             return None
         name, is_folder, size = entry
-        return _RemoteFolder(location) if is_folder else LogFile(location, name, size).seen()
+        return Folder(location) if is_folder else LogFile(location, name, size).seen()
     if location.is_file():
         return local_log(location)
-    return LocalFolder(location) if location.exists() else None
+    return Folder(location) if location.exists() else None
 
 
 def for_each(

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
 from typing import Any, BinaryIO, TypeVar
 
@@ -20,7 +20,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trace.storage.streams import CutStreamError, stream_of
 
 _Answer = TypeVar("_Answer")
-_Entry = tuple[str, bool, int | None]
+Entry = tuple[str, bool, int | None]
 """Name, whether it's a folder, size."""
 
 _PASSWORD = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
@@ -32,27 +32,23 @@ _TRIES = 3
 _PAUSE_S = 0.3
 _LIMIT_S = 90
 """For one answer, with all retries of the store's own package: some go on for many minutes."""
-_UNREACHABLE = frozenset(
-    [
-        "ConnectionError",
-        "TimeoutError",
-        "gaierror",
-        "ConnectTimeoutError",
-        "EndpointConnectionError",
-        "ClientConnectorError",
-    ]
-)
+_UNREACHABLE = {
+    "ConnectionError",
+    "TimeoutError",
+    "gaierror",
+    "ConnectTimeoutError",
+    "EndpointConnectionError",
+    "ClientConnectorError",
+}
 """Names of exceptions, since each store has its own."""
-_CUT = frozenset(
-    [
-        "ClientPayloadError",
-        "ConnectionClosedError",
-        "ConnectionResetError",
-        "ContentLengthError",
-        "IncompleteRead",
-        "ServerDisconnectedError",
-    ]
-)
+_CUT = {
+    "ClientPayloadError",
+    "ConnectionClosedError",
+    "ConnectionResetError",
+    "ContentLengthError",
+    "IncompleteRead",
+    "ServerDisconnectedError",
+}
 _NO_CREDENTIALS = "no credentials were found"
 _CREDENTIALS = (
     "Credentials are found as the store's own tools find them, or in fsspec's configuration."
@@ -82,51 +78,57 @@ def without_secrets(text: str) -> str:
     return _SIGNATURE.sub(r"\1?***", _PASSWORD.sub(r"\1***@", text))
 
 
-def look_at(url: Url) -> _Entry | None:
+def look_at(url: Url) -> Entry | None:
     """Return what lies at an address; None if there is nothing."""
-    with _explained(url):
-        system, path = _in_time(lambda: _opened(url))
+
+    def info_of(system: Any, path: str) -> Entry:  # noqa: ANN401 - fsspec's
         system.invalidate_cache()
-        try:
-            info = _in_time(lambda: system.info(path))
-        except FileNotFoundError as error:
-            # Some packages say that of a store that can't be reached.
-            if _names(error) & _UNREACHABLE:
-                raise ConnectionError from error
-            return None
-    return _last(path), info["type"] == "directory", info.get("size")
+        info = system.info(path)
+        return _last(path), info["type"] == "directory", info.get("size")
+
+    return _ask(url, info_of)
 
 
 def read_file(url: Url) -> bytes:
     """Read a small file; empty if there is none."""
-    with _explained(url):
-        system, path = _in_time(lambda: _opened(url))
-        try:
-            content: bytes = _in_time(lambda: system.cat_file(path))
-        except (FileNotFoundError, IsADirectoryError):
-            return b""
-    return content
+    return _ask(url, lambda system, path: system.cat_file(path)) or b""
 
 
-def entries_of(url: Url) -> list[_Entry]:
+def entries_of(url: Url) -> list[Entry]:
     """List a folder; empty if there is none."""
-    with _explained(url):
-        system, path = _in_time(lambda: _opened(url))
-        try:
-            entries: list[dict[str, Any]] = _in_time(lambda: system.ls(path, detail=True))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-    by_path = {
-        str(entry["name"]).rstrip("/"): entry
-        for entry in entries
-        if entry["type"] in ("file", "directory")
-    }
-    # Some tools put a placeholder with the folder's own name into an empty folder.
-    by_path.pop(path.rstrip("/"), None)
-    return [
-        (_last(whole), entry["type"] == "directory", entry.get("size"))
-        for whole, entry in by_path.items()
-    ]
+
+    def entries(system: Any, path: str) -> list[Entry]:  # noqa: ANN401 - fsspec's
+        by_path = {str(entry["name"]).rstrip("/"): entry for entry in system.ls(path, detail=True)}
+        # Some tools put a placeholder with the folder's own name into an empty folder.
+        by_path.pop(path.rstrip("/"), None)
+        return [
+            (_last(whole), entry["type"] == "directory", entry.get("size"))
+            for whole, entry in by_path.items()
+            if entry["type"] in ("file", "directory")
+        ]
+
+    return _ask(url, entries) or []
+
+
+def _ask(url: Url, question: Callable[[Any, str], _Answer]) -> _Answer | None:
+    """Ask a store; None if there is nothing at the address."""
+    try:
+        system, path = _in_time(partial(_opened, url))
+        return _in_time(partial(question, system, path))
+    except GraphDoctorError:
+        raise
+    except Exception as error:
+        # Some packages say that there is nothing of a store that can't be reached.
+        is_reached = not _names(error) & _UNREACHABLE
+        if is_reached and isinstance(
+            error, FileNotFoundError | IsADirectoryError | NotADirectoryError
+        ):
+            return None
+        reason = _reason(error)
+        is_denied = reason is _NO_CREDENTIALS or isinstance(error, PermissionError)
+        raise GraphDoctorError(
+            f"{url} can't be read: {reason}.", hint=_CREDENTIALS if is_denied else None
+        ) from error
 
 
 def below(url: Url, name: str) -> Url:
@@ -259,20 +261,6 @@ def _opened(url: str) -> tuple[Any, str]:
     return opened
 
 
-@contextmanager
-def _explained(url: str) -> Iterator[None]:
-    try:
-        yield
-    except GraphDoctorError:
-        raise
-    except Exception as error:
-        reason = _reason(error)
-        is_denied = reason is _NO_CREDENTIALS or isinstance(error, PermissionError)
-        raise GraphDoctorError(
-            f"{url} can't be read: {reason}.", hint=_CREDENTIALS if is_denied else None
-        ) from error
-
-
 def _names(error: BaseException) -> set[str]:
     names: set[str] = set()
     seen: set[int] = set()
@@ -292,11 +280,11 @@ def _reason(error: BaseException) -> str:
         return _NO_CREDENTIALS
     if isinstance(error, PermissionError) or "AuthenticationException" in names:
         return "access denied"
-    if isinstance(error, FileNotFoundError):
-        return "there is nothing there"
     if names & _CUT:
         return "the connection was cut"
     if names & _UNREACHABLE:
         return "the address can't be reached"
+    if isinstance(error, FileNotFoundError):
+        return "there is nothing there"
     text = without_secrets(str(error).strip().partition("\n")[0].rstrip("."))
     return text or type(error).__name__
