@@ -13,12 +13,12 @@ logs.
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
@@ -39,6 +39,9 @@ from graphdoctor.trace.logs import (
 from graphdoctor.trace.storage.places import Folder, Location, LogFile, place_at
 from graphdoctor.trace.storage.streams import CutStreamError
 from graphdoctor.wording import during, ranks_text
+
+if sys.platform != "win32":
+    import fcntl
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,12 @@ class RecordingFolder:
         if not self.meta or self.meta.get("exit"):
             return read_fact(ProbeExit, self.meta.get("exit") or {"status": None})
         phase = self.events.fields("phase").get("phase")
-        reason: Literal["running", "lost"] = "running" if self.is_running else "lost"
         message = f"graphdoctor was stopped{during(phase)}, so how the run ended is unknown."
         if self.is_running:
             message = f"The run is still going{during(phase)}; this is what it has recorded so far."
-        return ProbeExit(status=None, reason=reason, phase=phase, message=message)
+        reason = "running" if self.is_running else "lost"
+        ended = {"status": None, "reason": reason, "phase": phase, "message": message}
+        return read_fact(ProbeExit, ended)
 
     @property
     def world_size(self) -> int | None:
@@ -85,24 +89,29 @@ class RecordingFolder:
         }
         main_pid = self.events.fields("process").get("pid")
         processes = [
-            process
-            if process.pid is None
-            else replace(process, rank=reported.get(process.pid, process.rank))
+            replace(process, rank=reported.get(process.pid, process.rank))
+            if process.pid is not None
+            else process
             for process in find_processes(self.logs, main_pid=main_pid)
         ]
         logged = {process.pid for process in processes}
         # A rank that compiled nothing wrote no log.
-        silent = (ProcessLogs((), pid, rank) for pid, rank in reported.items() if pid not in logged)
+        processes += (
+            ProcessLogs((), pid, rank) for pid, rank in reported.items() if pid not in logged
+        )
         ranked = grouped(
-            (process.rank, process) for process in (*processes, *silent) if process.rank is not None
+            (process.rank, process) for process in processes if process.rank is not None
         )
         # With no logs but its own: each is sent to another process.
-        logs = {
-            rank: tuple(dict.fromkeys(log for process in members for log in process.logs))
-            for rank, members in ranked.items()
-        }
         return tuple(
-            RankFolder(rank, replace(self, logs=logs[rank], processes=tuple(members)))
+            RankFolder(
+                rank,
+                replace(
+                    self,
+                    logs=tuple(dict.fromkeys(log for process in members for log in process.logs)),
+                    processes=tuple(members),
+                ),
+            )
             for rank, members in sorted(ranked.items())
         )
 
@@ -129,13 +138,14 @@ class RankFolder:
 
 def is_in_use(recording: Path) -> bool:
     """Return whether a process that makes the recording lives: its lock goes with it, however it
-    ended.
+    ended. False on Windows, which has no such locks.
     """
+    if sys.platform == "win32":
+        return False
     try:
         # Not blocking: anything can have the name, a pipe included.
-        descriptor = os.open(
-            recording / wire.LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        )
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(recording / wire.LOCK_FILE, flags)
     except OSError:  # none: another version made it
         return False
     with os.fdopen(descriptor, "rb") as lock:
@@ -194,11 +204,10 @@ def _logs_of_file(file: LogFile) -> tuple[LogFile, ...]:
         raise GraphDoctorError(f"{file.location} can't be read: {error.reason}.") from error
     if not logs:
         is_program = file.path.suffix == ".py"
+        records = f"graphdoctor explain {file.location} records a run."
         raise GraphDoctorError(
             f"{file.location} isn't a torch trace log: it contains no record of one.",
-            hint=f"graphdoctor explain {file.location} records a run."
-            if is_program
-            else hindrance(file),
+            hint=records if is_program else hindrance(file),
         )
     return tuple(logs)
 
