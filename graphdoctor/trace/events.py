@@ -5,7 +5,8 @@ them: lanes, variations, watched calls, exports.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -69,17 +70,13 @@ def read_events(content: bytes) -> Events:
     """Read a file's content; lines that aren't events are skipped: a killed probe leaves half a
     line.
     """
-    return Events(_parsed(content.splitlines()))
-
-
-def _parsed(lines: Iterable[bytes]) -> Iterator[Event]:
-    for line in lines:
-        try:
+    events: list[Event] = []
+    for line in content.splitlines():
+        with suppress(orjson.JSONDecodeError):
             event = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(event, dict) and isinstance(event.get("event"), str):
-            yield event
+            if isinstance(event, dict) and isinstance(event.get("event"), str):
+                events.append(event)
+    return Events(events)
 
 
 _MAX_LANES = 200
@@ -97,13 +94,15 @@ def read_lanes(events: Events, recording: Recording) -> tuple[Lane, ...]:
     def rank(call: int) -> tuple[bool, int]:
         return all(segment.kind != "compile" for segment in lanes[call].segments), call
 
-    shown = sorted(sorted(lanes, key=rank)[:_MAX_LANES])
-    return (*map(lanes.__getitem__, shown), *([] if steady is None else [steady]))
+    shown = [lanes[call] for call in sorted(sorted(lanes, key=rank)[:_MAX_LANES])]
+    return (*shown, *([] if steady is None else [steady]))
 
 
 def _lane(event: Event, graphs: Sequence[Graph]) -> Lane:
-    lane = {name: event[name] for name in ("duration_us", "is_profiled")} | {
+    lane = {
         "call_index": event["call"],
+        "duration_us": event["duration_us"],
+        "is_profiled": event["is_profiled"],
         "segments": [_segment(row, graphs) for row in event["segments"]],
         "hidden_segments": event["hidden"],
     }
@@ -139,16 +138,12 @@ def read_variations(events: Events) -> tuple[Variation, ...] | None:
 
 def _variation(event: Event) -> Variation:
     tried = tuple(read_fact(TriedValue, value) for value in event.get("tried", ()))
-    fields = {key: value for key, value in event.items() if key not in ("event", "number")}
-    return read_fact(
-        Variation,
-        fields
-        | {
-            "tried": tried,
-            "verdict": verdict_of(tried) if event.get("reason") is None else "not_varied",
-            "compile_s": sum_of_known(value.compile_s for value in tried),
-        },
-    )
+    fields = {key: value for key, value in event.items() if key not in ("event", "number")} | {
+        "tried": tried,
+        "verdict": verdict_of(tried) if event.get("reason") is None else "not_varied",
+        "compile_s": sum_of_known(value.compile_s for value in tried),
+    }
+    return read_fact(Variation, fields)
 
 
 def verdict_of(tried: Sequence[TriedValue]) -> VariationVerdict:
@@ -191,14 +186,11 @@ def call_watch(
                 continue
             function = _function(name, seen.counts, seen.calls)
             functions.append(function)
-            # A profiled call takes longer.
-            cost_us += sum(
-                max(0.0, call["duration_us"] - function.steady_us)
-                for call in seen.calls
-                if function.steady_us is not None
-                and call["is_profiled"]
-                and call["outcome"] == "steady"
-            )
+            for call in seen.calls:
+                is_profiled = call["is_profiled"] and call["outcome"] == "steady"
+                if is_profiled and function.steady_us is not None:
+                    # It takes longer.
+                    cost_us += max(0.0, call["duration_us"] - function.steady_us)
     return CallWatch(functions=tuple(functions), cost_s=cost_us / 1e6) if functions else None
 
 
@@ -207,8 +199,10 @@ def _function(process: str | None, counts: Event, calls: Sequence[Event]) -> Wat
     times = [call["duration_us"] for call in steady if not call["is_profiled"]][-_TIMED_CALLS:]
     counted = next((call for call in reversed(steady) if "graph_ops" in call), None)
     names = ("compiled", "file", "line", "last_compile", "compiling_calls")
-    covered: dict[str, Any] = {"not_covered": _not_covered(counts, calls)}
-    if counted is not None:
+    covered: dict[str, Any] = {}
+    if counted is None:
+        covered["not_covered"] = _not_covered(counts, calls)
+    else:
         ops = {name: counted[name] for name in ("graph_ops", "eager_ops", "eager_op_names")}
         covered = {
             "coverage": {**ops, "extra_calls": 0, "extra_compiles": 0},

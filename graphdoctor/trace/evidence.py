@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.evidence import (
     AnswerState,
     AskedCache,
@@ -25,7 +26,7 @@ from graphdoctor.facts.evidence import (
 )
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.record_kinds import family_of, is_shown
-from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.trace.grammar import LogDamage, Record
 
 _STATES: Mapping[AskedCache, tuple[AnswerState, ...]] = {
@@ -76,30 +77,25 @@ def _answer(record: Record) -> Iterator[CacheAnswer]:
         fields = record.payload
     if not isinstance(fields, dict):
         fields = {"reason": str(fields)}
-    reason = (
-        next((fields[name] for name in _REASONS if fields.get(name)), None)
-        if state != "miss"
-        else None
-    )
-    reason, key = (
-        reason and str(reason)[:_MAX_REASON],
-        None if fields.get("key") is None else _text(fields["key"]),
-    )
+    reason = next((fields[name] for name in _REASONS if fields.get(name)), None)
+    key = fields.get("key")
     yield CacheAnswer(
-        compile_id=record.compile_id, cache=cache, state=state, reason=reason, key=key
+        compile_id=record.compile_id,
+        cache=cache,
+        state=state,
+        reason=None if reason is None or state == "miss" else str(reason)[:_MAX_REASON],
+        key=None if key is None else _text(key),
     )
 
 
 def _program(record: Record) -> Iterator[ExportedProgram]:
     text = record.payload or ""
     match = _RANGES.search(text, max(len(text) - 100_000, 0))
-    ranges = (
-        {}
-        if match is None
-        else {name: f"[{low}, {high}]" for name, low, high in _RANGE.findall(match[1])}
-    )
+    ranges = _RANGE.findall(match[1]) if match else ()
     yield ExportedProgram(
-        size_bytes=len(text.encode()), ranges=ranges, compile_id=record.compile_id
+        size_bytes=len(text.encode()),
+        ranges={name: f"[{low}, {high}]" for name, low, high in ranges},
+        compile_id=record.compile_id,
     )
 
 
@@ -111,16 +107,12 @@ def _schedule(record: Record) -> Iterator[CollectiveSchedule]:
 
 def _estimate(record: Record) -> Iterator[RuntimeEstimate]:
     operations = record.json().get("ops") or ()
-    times = [float(item["estimated_runtime_ns"]) / 1e3 for item in operations]
-    of_collectives = [
-        time
-        for time, item in zip(times, operations, strict=True)
-        if item.get("type") == "collective"
-    ]
+    times = [(item.get("type"), float(item["estimated_runtime_ns"]) / 1e3) for item in operations]
+    of_collectives = [us for kind, us in times if kind == "collective"]
     yield RuntimeEstimate(
         compile_id=record.compile_id,
         operations=len(times),
-        estimated_us=sum(times) or None,
+        estimated_us=sum(us for _, us in times) or None,
         collectives=len(of_collectives),
         collectives_us=sum(of_collectives),
     )
@@ -165,14 +157,22 @@ class Evidence:
         self._found: dict[str, list[object]] = {}
         self._shapes: dict[tuple[object, ...], ShapeEvent] = {}
         self._hidden_shapes = 0
-        self._kernels: dict[tuple[object, ...], FakeKernel] = {}
+        self._kernels: Counter[FakeKernel] = Counter()
 
     def add(self, record: Record) -> None:
         """Take the next record, which is one of ``KINDS``."""
         if record.kind in _SHAPES:
             self._add_shape(record)
         elif record.kind in _KERNELS:
-            self._add_kernel(record)
+            op, reason = _text(record.value["op"]), record.value.get("reason")
+            kernel = FakeKernel(
+                op=op,
+                is_missing=_KERNELS[record.kind],
+                compile_id=record.compile_id,
+                reason=None if reason is None else _text(reason),
+                count=0,
+            )
+            self._kernels[kernel] += 1
         else:
             name, read = _READERS[record.kind]
             self._found.setdefault(name, []).extend([*read(record)])
@@ -183,18 +183,17 @@ class Evidence:
         return LogEvidence(
             shapes=tuple(self._shapes.values()),
             hidden_shapes=self._hidden_shapes,
-            fake_kernels=tuple(self._kernels.values()),
+            fake_kernels=tuple(
+                kernel.replace(count=count) for kernel, count in self._kernels.items()
+            ),
             **facts,
         )
 
     def _add_shape(self, record: Record) -> None:
         value = record.value
         kind = _SHAPES[record.kind]
-        expression = _text(
-            value.get("symbol")
-            if kind in ("dynamic", "unbacked", "specialized")
-            else value.get("expr")
-        )
+        is_symbol = kind in ("dynamic", "unbacked", "specialized")
+        expression = _text(value.get("symbol" if is_symbol else "expr"))
         key = (kind, record.compile_id, expression)
         before = self._shapes.get(key)
         if before is not None:
@@ -213,36 +212,13 @@ class Evidence:
             "reason": value.get("reason"),
         }
         fields = {name: _text(item) for name, item in texts.items() if item is not None}
-        fields |= {
-            "kind": kind,
-            "compile_id": record.compile_id,
-            "expression": expression,
-            **self._place(value),
-        }
-        self._shapes[key] = read_fact(ShapeEvent, fields)
+        fields |= {"kind": kind, "compile_id": record.compile_id, "expression": expression}
+        self._shapes[key] = read_fact(ShapeEvent, fields | self._place(value))
 
     def _place(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        entries = reversed(self._entries(value.get("user_stack") or value.get("stack")))
-        program = (
-            entry
-            for entry in entries
-            if entry.file != "<unknown>" and entry.origin in PROGRAM_ORIGINS
-        )
-        return next(
-            ({"file": entry.file, "line": entry.line, "text": entry.text} for entry in program), {}
-        )
-
-    def _add_kernel(self, record: Record) -> None:
-        op, reason = _text(record.value["op"]), record.value.get("reason")
-        reason = None if reason is None else _text(reason)
-        key = (record.kind, record.compile_id, op, reason)
-        fields: dict[str, Any] = {
-            "op": op,
-            "is_missing": _KERNELS[record.kind],
-            "compile_id": record.compile_id,
-        }
-        before = self._kernels.get(key, FakeKernel(**fields, reason=reason, count=0))
-        self._kernels[key] = before.replace(count=before.count + 1)
+        entries = self._entries(value.get("user_stack") or value.get("stack"))
+        entry = innermost([entry for entry in entries if entry.file != "<unknown>"])
+        return {} if entry is None else values_of(entry, "file", "line", "text")
 
 
 def record_counts(damage: LogDamage) -> tuple[RecordCount, ...]:

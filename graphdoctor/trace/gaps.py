@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import orjson
 
+from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
@@ -32,21 +33,18 @@ _AOT_CODE = "graph_dump"
 _AOT_GRAPHS = ("aot_joint_graph", "aot_forward_graph", "aot_inference_graph")
 _OLDEST = (2, 11)
 """The first torch whose logs are understood; it's also the first that logs its version."""
-_LOST: tuple[GapKind, ...] = (
-    "log_beginning",
-    "log_cut",
-    "log_damage",
-    "log_removed",
-    "unfinished_compile",
-)
 _CODES: Mapping[GapKind, str] = {
-    **dict.fromkeys((*_LOST, "unreadable_record", "guards"), "GD902"),
-    **{
-        "several_processes": "GD903",
-        "dynamo_reset": "GD903",
-        "foreign_log": "GD904",
-        "old_log": "GD904",
-    },
+    "log_beginning": "GD902",
+    "log_cut": "GD902",
+    "log_damage": "GD902",
+    "log_removed": "GD902",
+    "unfinished_compile": "GD902",
+    "unreadable_record": "GD902",
+    "guards": "GD902",
+    "several_processes": "GD903",
+    "dynamo_reset": "GD903",
+    "foreign_log": "GD904",
+    "old_log": "GD904",
     "nothing_compiled": "GD905",
 }
 """Of what else is missing, the code is GD900."""
@@ -105,8 +103,7 @@ def unreadable_gaps(unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
         )
 
 
-def listed(names: Sequence[str]) -> str:
-    """The first few of them."""
+def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return ", ".join(names[:_MAX_LISTED]) + more
 
@@ -154,8 +151,10 @@ def foreign_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]
     """
     if not recording.compiles and not recording.graphs and not recording.breaks:
         yield _without_compiles(recording, is_rest=is_rest)
-    elif not is_rest and _is_old(recording.environment.torch):
-        torch = recording.environment.torch
+        return
+    torch = recording.environment.torch
+    version = re.match(r"(\d+)\.(\d+)", torch or "0.0")
+    if not is_rest and version and (int(version[1]), int(version[2])) < _OLDEST:
         writer = f"torch {torch} wrote this log" if torch else "This log doesn't name its torch"
         yield gap(
             "old_log",
@@ -163,23 +162,13 @@ def foreign_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]
         )
 
 
-def _is_old(torch: str | None) -> bool:
-    version = re.match(r"(\d+)\.(\d+)", torch or "0.0")
-    return version is not None and (int(version[1]), int(version[2])) < _OLDEST
-
-
 def _without_compiles(recording: Recording, *, is_rest: bool) -> CaptureGap:
     evidence = recording.evidence
     counts = Counter({record.kind: record.count for record in evidence.records})
     shapes = Counter(shape.kind for shape in evidence.shapes)
     missing = dict.fromkeys(kernel.op for kernel in evidence.fake_kernels if kernel.is_missing)
-    by = (
-        ", which AOTInductor wrote"
-        if counts[_AOT_CODE]
-        else ", which torch.export wrote"
-        if evidence.exported_programs
-        else ""
-    )
+    by = ", which torch.export wrote" if evidence.exported_programs else ""
+    by = ", which AOTInductor wrote" if counts[_AOT_CODE] else by
     named = f" ({', '.join(list(missing)[:_MAX_LISTED])})"
     contents = [
         (len(evidence.exported_programs), "exported program", ""),
@@ -191,12 +180,9 @@ def _without_compiles(recording: Recording, *, is_rest: bool) -> CaptureGap:
     ]
     held = [counted(count, what) + more for count, what, more in contents if count]
     has = f"has {', '.join(held)}" if held else "has no graph, size or generated code either"
-    return gap(
-        "nothing_compiled",
-        f"What is left of this log has no compile of Dynamo{by}. It {has}."
-        if is_rest
-        else f"Dynamo compiled nothing in this log{by}. It {has}.",
-    )
+    what = "Dynamo compiled nothing in this log"
+    what = "What is left of this log has no compile of Dynamo" if is_rest else what
+    return gap("nothing_compiled", f"{what}{by}. It {has}.")
 
 
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:
@@ -207,40 +193,44 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
             "The interpreter did not load graphdoctor's recorder, possibly because it ignores PYTHONPATH, so "
             "there are only torch's own records, if any.",
         )
-    if recording.compiles:
-        if recording.watch is not None:
-            yield from watch_gaps(recording.watch)
-        else:
-            is_block = recording.target.kind == "block"
-            why = (
-                "a block's calls are not repeated"
-                if is_block
-                else "the script's calls were not watched"
-            )
-            yield gap("coverage", f"Coverage was not measured: {why}.")
+    is_block = recording.target.kind == "block"
+    if recording.compiles and recording.watch is not None:
+        yield from watch_gaps(recording.watch)
+    elif recording.compiles:
+        why = "the script's calls were not watched"
+        why = "a block's calls are not repeated" if is_block else why
+        yield gap("coverage", f"Coverage was not measured: {why}.")
     elif is_hooked:
-        yield gap("nothing_compiled", _why_empty(recording))
+        words = (
+            "Nothing was compiled although torch.compile was called: its result was not called, or "
+            "torch.compile was disabled."
+        )
+        if is_block:
+            words = (
+                "Nothing was compiled in the block: it called no compiled function, torch.compile was "
+                "disabled, or everything it needed had been compiled before."
+            )
+        elif recording.environment.torch is None:
+            words = "Nothing was compiled: the script did not import torch."
+        elif not recording.compile_calls:
+            words = "Nothing was compiled: the script did not call torch.compile."
+        yield gap("nothing_compiled", words)
 
 
 def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
     """The functions of a script whose coverage or steady time is unknown."""
     for function in watch.functions:
-        place = (
-            ""
-            if function.file is None
-            else f", compiled at {Path(function.file).name}:{function.line},"
-        )
+        name = f"`{function.compiled}`"
+        if function.file is not None:
+            name += f", compiled at {Path(function.file).name}:{function.line},"
         if function.coverage is None and function.not_covered not in (None, "nested"):
             whose = ", and so is the program's" if function in watch.own else ""
-            yield gap(
-                "coverage",
-                f"Coverage of `{function.compiled}`{place} is unknown{whose}: {_not_covered(function)}.",
-            )
+            why = _not_covered(function)
+            yield gap("coverage", f"Coverage of {name} is unknown{whose}: {why}.")
         elif function.coverage is not None and function.steady_us is None:
             yield gap(
                 "steady_time",
-                f"The time of a steady call of `{function.compiled}`{place} is unknown: no call that compiled "
-                "nothing was timed.",
+                f"The time of a steady call of {name} is unknown: no call that compiled nothing was timed.",
             )
 
 
@@ -284,22 +274,6 @@ def guard_gaps(
         )
 
 
-def _why_empty(recording: Recording) -> str:
-    if recording.target.kind == "block":
-        return (
-            "Nothing was compiled in the block: it called no compiled function, torch.compile was disabled, or "
-            "everything it needed had been compiled before."
-        )
-    if recording.environment.torch is None:
-        return "Nothing was compiled: the script did not import torch."
-    if not recording.compile_calls:
-        return "Nothing was compiled: the script did not call torch.compile."
-    return (
-        "Nothing was compiled although torch.compile was called: its result was not called, or torch.compile was "
-        "disabled."
-    )
-
-
 _EVENT = "chromium_event"
 _BEGINNING = frozenset({_EVENT, "dynamo_start"})
 _LAST_START = 2
@@ -334,25 +308,18 @@ def has_lost_event(log: LogFile) -> bool:
     begun: Counter[tuple[str, str]] = Counter()
     starts = 0
     with log.open() as lines:
-        for record in islice(
-            read_records(lines, _BEGINNING.__contains__, LogDamage()), _MAX_RECORDS
-        ):
+        records = read_records(lines, _BEGINNING.__contains__, LogDamage())
+        for record in islice(records, _MAX_RECORDS):
             starts += record.kind == "dynamo_start"
             if starts == _LAST_START:
                 return False
-            event = _event(record)
-            key = record.stamp.rpartition(" ")[2], str(event.get("name"))
-            if event.get("ph") == "E" and not begun[key]:
-                return True
-            begun[key] += {"B": 1, "E": -1}.get(str(event.get("ph")), 0)
+            with suppress(orjson.JSONDecodeError, AttributeError):
+                event = record.json()
+                key = record.stamp.rpartition(" ")[2], str(event.get("name"))
+                if event.get("ph") == "E" and not begun[key]:
+                    return True
+                begun[key] += {"B": 1, "E": -1}.get(str(event.get("ph")), 0)
     return False
-
-
-def _event(record: Record) -> dict[str, object]:
-    with suppress(orjson.JSONDecodeError):
-        if isinstance(event := record.json(), dict):
-            return event
-    return {}
 
 
 def beginning_gaps(
@@ -378,39 +345,34 @@ def beginning_gaps(
             losses.append(
                 f"it lacks the names of {counted(len(beginning.undefined), 'file')}{whose}"
             )
-        foreign = [] if is_ours else intakes
-        if starts := [compile_id for intake in foreign for compile_id in _starts(intake)]:
-            losses.append(f"the start of {listed(starts)}{whose} is missing")
-        if compiles := [compile_id for intake in foreign for compile_id in _compiles(intake)]:
-            losses.append(f"{listed(compiles)}{whose} compiled again what it doesn't have")
+        starts: list[str] = []
+        compiles: list[str] = []
+        for intake in () if is_ours else intakes:
+            seen = intake.compiles.values()
+            starts += (
+                compile_.compile_id
+                for compile_ in seen
+                if not compile_.is_started
+                and compile_.metrics is not None
+                and compile_.metrics.co_name is not None
+            )
+            counts = ((compile_, compile_.compile_id.rpartition("/")[2]) for compile_ in seen)
+            by_frame = grouped(
+                (compile_.frame_id, (int(count), compile_.compile_id))
+                for compile_, count in counts
+                if count.isdecimal()
+            )
+            first = map(min, by_frame.values())
+            compiles += (compile_id for count, compile_id in first if count > 0)
+        if starts:
+            losses.append(f"the start of {_listed(starts)}{whose} is missing")
+        if compiles:
+            losses.append(f"{_listed(compiles)}{whose} compiled again what it doesn't have")
         is_fork_possible |= name is not None and bool(beginning.undefined or compiles)
     if losses:
+        fork = " The log of a forked process looks the same." if is_fork_possible else ""
         yield gap(
             "log_beginning",
             f"The beginning of the trace log is missing: {'; '.join(losses)}. What was compiled before isn't in "
-            "the counts."
-            + (" The log of a forked process looks the same." if is_fork_possible else ""),
+            f"the counts.{fork}",
         )
-
-
-def _starts(intake: Intake) -> list[str]:
-    missing = (
-        compile_
-        for compile_ in intake.compiles.values()
-        if not compile_.is_started and compile_.metrics is not None
-    )
-    return [
-        compile_.compile_id
-        for compile_ in missing
-        if compile_.metrics and compile_.metrics.co_name is not None
-    ]
-
-
-def _compiles(intake: Intake) -> list[str]:
-    first: dict[int, tuple[int, str]] = {}
-    for compile_ in intake.compiles.values():
-        count = compile_.compile_id.rpartition("/")[2]
-        if count.isdecimal():
-            numbered = (int(count), compile_.compile_id)
-            first[compile_.frame_id] = min(first.get(compile_.frame_id, numbered), numbered)
-    return [compile_id for count, compile_id in first.values() if count > 0]

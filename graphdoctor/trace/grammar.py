@@ -105,17 +105,15 @@ class LogDamage:
 
 
 _SUM_LENGTH = 32
-_CONTEXT_KEYS = frozenset(
-    {
-        "frame_id",
-        "frame_compile_id",
-        "attempt",
-        "compiled_autograd_id",
-        "rank",
-        "has_payload",
-        "stack",
-    }
-)
+_CONTEXT_KEYS = {
+    "frame_id",
+    "frame_compile_id",
+    "attempt",
+    "compiled_autograd_id",
+    "rank",
+    "has_payload",
+    "stack",
+}
 
 
 def read_records(
@@ -195,14 +193,15 @@ def is_rest_of_record(line: bytes) -> bool:
 
 
 def _joined(payload: list[bytes], expected: object) -> tuple[bytes, bool]:
+    def is_whole(raw: bytes) -> bool:
+        return hashlib.md5(raw, usedforsecurity=False).hexdigest() == expected
+
     raw = b"\n".join(payload)
-    if not isinstance(expected, str) or len(expected) != _SUM_LENGTH:
-        return raw, True
-    if hashlib.md5(raw, usedforsecurity=False).hexdigest() == expected:
+    if not isinstance(expected, str) or len(expected) != _SUM_LENGTH or is_whole(raw):
         return raw, True
     # A log that was copied through Windows has a carriage return at the end of each line.
     raw = b"\n".join(line.removesuffix(b"\r") for line in payload)
-    return raw, hashlib.md5(raw, usedforsecurity=False).hexdigest() == expected
+    return raw, is_whole(raw)
 
 
 def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:
@@ -221,9 +220,9 @@ def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:
         return None
     damage.records += 1
     value = metadata[kind]
-    if kind == "artifact" and isinstance(value, dict):
-        return Record(str(value.get("name")), True, value, metadata, stamp=stamp)
-    return Record(kind, False, value, metadata, stamp=stamp)
+    is_artifact = kind == "artifact" and isinstance(value, dict)
+    kind = str(value.get("name")) if is_artifact else kind
+    return Record(kind, is_artifact, value, metadata, stamp=stamp)
 
 
 _LEAST_BYTES = 32 * 2**20
@@ -317,12 +316,10 @@ def _in_order(outcomes: Iterator[Outcome[_Read]]) -> Iterator[Outcome[_Read]]:
 def _leave_out_dumps(record: Record) -> None:
     if record.kind in UNSHOWN_KINDS:
         record.payload = None
-    if record.kind != "compilation_metrics":
-        return
-    with suppress(orjson.JSONDecodeError):
-        metrics = record.json() if record.payload else record.value
-        if isinstance(metrics, dict):
-            for name in _DUMPS:
-                metrics.pop(name, None)
-            if record.payload:
-                record.payload = orjson.dumps(metrics).decode()
+    if record.kind == "compilation_metrics":
+        with suppress(orjson.JSONDecodeError):
+            metrics = record.json() if record.payload else record.value
+            if isinstance(metrics, dict):
+                for name in _DUMPS:
+                    metrics.pop(name, None)
+                record.payload = record.payload and orjson.dumps(metrics).decode()

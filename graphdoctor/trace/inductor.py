@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -42,13 +43,14 @@ _KINDS: Mapping[CudaGraphSkipKind, tuple[str, ...]] = {
     "several_devices": ("multiple devices",),
     "dynamic_shapes": ("symbolic shapes", "dynamic shape ops"),
     "incompatible_op": (
-        *(
-            "incompatible op",
-            "control flow operator",
-            "not compatible with CUDA graphs",
-            "sparsity not handled",
-        ),
-        *("Conditional ops", "Switch ops", "unbacked binding ops", "CUDAGraph-unsafe custom ops"),
+        "incompatible op",
+        "control flow operator",
+        "not compatible with CUDA graphs",
+        "sparsity not handled",
+        "Conditional ops",
+        "Switch ops",
+        "unbacked binding ops",
+        "CUDAGraph-unsafe custom ops",
     ),
     "non_tensor_input": ("non-Tensor inputs",),
     "rerecording": ("re-recording limit",),
@@ -100,36 +102,31 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
         return None
     event = events.fields("cuda_graphs")
     has_device, functions = event.pop("has_device"), event.get("functions")
-    inputs: dict[str | None, Sequence[GraphInput]] = {
-        graph.compile_id: graph.inputs or () for graph in graphs
-    }
+    inputs = {graph.compile_id: graph.inputs or () for graph in graphs}
     fields = {
         "skipped": [_skip(record, has_device=has_device) for record in event["skipped"]],
         "left_out": [_skip(record, has_device=True) for record in event.get("left_out", ())],
-        "functions": functions and [_function(function, inputs) for function in functions],
+        "functions": functions
+        and [_function(function, inputs.get(function["compile_id"], ())) for function in functions],
     }
     return read_fact(CudaGraphs, event | fields)
 
 
-def _function(
-    record: Mapping[str, Any], inputs: Mapping[str | None, Sequence[GraphInput]]
-) -> dict[str, object]:
-    named = inputs.get(record["compile_id"], ())
-    return {
-        **record,
-        "copied": [_input(item, named) for item in record["copied"]],
-        "moved": [_input(item, named) for item in record["moved"]],
-        "mutated": [
-            source
-            for item in record["mutated"]
-            if (source := source_of(item, None, named)) is not None
-        ],
-    }
-
-
-def _input(record: Mapping[str, Any], inputs: Sequence[GraphInput]) -> dict[str, object]:
-    source = source_of(record["placeholder"], record["shape"], inputs)
-    return {"placeholder": record["placeholder"], "bytes": record["bytes"], "source": source}
+def _function(record: Mapping[str, Any], inputs: Sequence[GraphInput]) -> dict[str, object]:
+    copied, moved = (
+        [
+            {
+                "placeholder": item["placeholder"],
+                "bytes": item["bytes"],
+                "source": source_of(item["placeholder"], item["shape"], inputs),
+            }
+            for item in record[name]
+        ]
+        for name in ("copied", "moved")
+    )
+    mutated = [source_of(placeholder, None, inputs) for placeholder in record["mutated"]]
+    mutated = [source for source in mutated if source is not None]
+    return {**record, "copied": copied, "moved": moved, "mutated": mutated}
 
 
 def source_of(
@@ -148,15 +145,13 @@ def source_of(
     if not 0 <= at < len(inputs):
         return None
     expected = inputs[at].shape
-    if shape is not None:
-        if expected is None or len(expected) != len(shape):
-            return None
-        if not all(
-            isinstance(size, str) or size == other
-            for size, other in zip(expected, shape, strict=True)
-        ):
-            return None
-    return inputs[at].source
+    if shape is None:
+        return inputs[at].source
+    if expected is None or len(expected) != len(shape):
+        return None
+    pairs = zip(expected, shape, strict=True)
+    is_fitting = all(isinstance(size, str) or size == other for size, other in pairs)
+    return inputs[at].source if is_fitting else None
 
 
 def _skip(record: Mapping[str, Any], *, has_device: bool) -> dict[str, object]:
@@ -168,20 +163,19 @@ def _skip(record: Mapping[str, Any], *, has_device: bool) -> dict[str, object]:
     before, has_stack, _ = reason.partition(_STACK)
     words = before if has_stack else reason.partition("\n")[0]
     file, line = (_STACK_LINE.findall(reason) or [(None, None)])[-1]
-    place = {"file": file, "line": line and int(line)}
     return {
         "kind": skip_kind(reason),
         "reason": words.strip(" .\n"),
         "compile_id": compile_id,
-        **place,
+        "file": file,
+        "line": line and int(line),
     }
 
 
 def skip_kind(reason: str) -> CudaGraphSkipKind:
     """Return the meaning of a reason of torch's."""
-    return next(
-        (kind for kind, texts in _KINDS.items() if any(text in reason for text in texts)), "other"
-    )
+    fitting = (kind for kind, texts in _KINDS.items() if any(text in reason for text in texts))
+    return next(fitting, "other")
 
 
 def cache_use(*processes: Iterable[CacheAnswer]) -> CacheUse | None:
@@ -191,22 +185,22 @@ def cache_use(*processes: Iterable[CacheAnswer]) -> CacheUse | None:
     A graph asks AOTAutograd's cache, and Inductor's for its forward and its backward if that has
     none.
     """
-    graphs = [(_state(graph), graph) for records in processes for graph in _by_graph(records)]
-    states = [state for state, _ in graphs]
-    reasons = (
-        record.reason
-        for state, graph in graphs
-        if state == "bypass"
-        for record in graph
-        if record.reason
-    )
-    if not graphs:
+    states: Counter[str] = Counter()
+    reasons: dict[str, None] = {}
+    for graph in (graph for records in processes for graph in _by_graph(records)):
+        of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
+        # The worst that was said of it.
+        state = max(of_inductor or [record.state for record in graph], key=_STATES.index)
+        states[state] += 1
+        if state == "bypass":
+            reasons |= {record.reason: None for record in graph if record.reason}
+    if not states:
         return None
     return CacheUse(
-        hits=states.count("hit"),
-        misses=states.count("miss"),
-        bypasses=states.count("bypass"),
-        bypass_reasons=tuple(dict.fromkeys(reasons)),
+        hits=states["hit"],
+        misses=states["miss"],
+        bypasses=states["bypass"],
+        bypass_reasons=tuple(reasons),
     )
 
 
@@ -220,13 +214,16 @@ def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
         for record in graph:
             if record.state == "bypass":
                 reasons.setdefault(bypass_kind(record.reason or ""), record)
-        for (kind, subject), record in reasons.items():
-            fields: dict[str, Any] = {
-                "compile_id": record.compile_id,
-                "kind": kind,
-                "subject": subject,
-            }
-            bypasses.append(CacheBypass(**fields, reason=record.reason, is_code_kept=is_code_kept))
+        bypasses += (
+            CacheBypass(
+                compile_id=record.compile_id,
+                kind=kind,
+                subject=subject,
+                reason=record.reason,
+                is_code_kept=is_code_kept,
+            )
+            for (kind, subject), record in reasons.items()
+        )
     return tuple(bypasses)
 
 
@@ -234,10 +231,8 @@ def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
     """Return what a reason of torch's for leaving a graph out of a cache means, and whom it names."""
     for pattern, kind in _BYPASSES.items():
         if (match := re.search(pattern, reason, re.DOTALL)) is not None:
-            parts = match.groupdict()
-            return kind, ".".join(
-                parts[part] for part in ("module", "name") if parts.get(part)
-            ) or None
+            parts = {"module": None, "name": None} | match.groupdict()
+            return kind, ".".join(filter(None, (parts["module"], parts["name"]))) or None
     return "other", None
 
 
@@ -257,12 +252,6 @@ def _by_graph(records: Iterable[CacheAnswer]) -> list[list[CacheAnswer]]:
             graphs.append(latest[record.compile_id])
         latest[record.compile_id].append(record)
     return graphs
-
-
-def _state(graph: Sequence[CacheAnswer]) -> CacheState:
-    of_inductor = [record.state for record in graph if record.cache == "fx_graph_cache"]
-    states = of_inductor or [record.state for record in graph]
-    return "bypass" if "bypass" in states else "miss" if "miss" in states else "hit"
 
 
 _Fact = TypeVar("_Fact", bound=Fact)

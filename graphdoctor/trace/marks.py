@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,7 +23,7 @@ from graphdoctor.trace.sections import Collector
 _DEVICE = re.compile(r"(cuda|xpu|hpu|mtia)(?<!\wcuda)(?<!\w[xh]pu)(?<!\wmtia):\d+")
 _GUARD_DEVICE = re.compile(r"device=(?<!\wdevice=)\d+")
 _ADDRESS = re.compile(r"0x(?<!\w0x)[0-9a-f]{6,}\b")
-_LONG_NUMBER = re.compile(r"[0-9]{12,}")
+_LONG_NUMBER = re.compile(r"[0-9](?<![.0-9][0-9])[0-9]{11,}")
 """Also in a name, such as ``G['_139887794806176_c7']``."""
 _IDENTITY = re.compile(r"___check_(type|obj)_id\((.*?), [0-9]+\)")
 """The address of a class or an object, which can be short."""
@@ -50,10 +50,12 @@ def clock_seconds(stamp: str) -> float | None:
 
 def plain_graph(code: str) -> str:
     """A printed graph without comments and numbers of devices."""
-    lines = (
-        line.rstrip() for line in code.splitlines() if line.strip() and not _COMMENT.match(line)
-    )
-    return _DEVICE.sub(r"\1", "\n".join(lines))
+    return _DEVICE.sub(r"\1", _lines_of(code, lambda line: _COMMENT.match(line) is None))
+
+
+def _lines_of(text: str, is_kept: Callable[[str], bool]) -> str:
+    lines = (line.rstrip() for line in text.splitlines() if line.strip() and is_kept(line))
+    return "\n".join(lines)
 
 
 def operations_of(graph: str) -> str:
@@ -63,18 +65,10 @@ def operations_of(graph: str) -> str:
 
 def plain_guards(text: str) -> str:
     """Printed guards without addresses, numbers of devices and how long checking them took."""
-    lines = (
-        line.rstrip()
-        for line in text.splitlines()
-        if line.strip() and not line.startswith(_LATENCY)
-    )
-    plain = _GUARD_DEVICE.sub("device=…", _DEVICE.sub(r"\1", "\n".join(lines)))
+    plain = _DEVICE.sub(r"\1", _lines_of(text, lambda line: not line.startswith(_LATENCY)))
+    plain = _GUARD_DEVICE.sub("device=…", plain)
     plain = _IDENTITY.sub(r"___check_\1_id(\2, …)", plain)
-    return _LONG_NUMBER.sub(_unless_decimals, _ADDRESS.sub("…", plain))
-
-
-def _unless_decimals(number: re.Match[str]) -> str:
-    return number[0] if number.string[max(number.start() - 1, 0) : number.start()] == "." else "…"
+    return _LONG_NUMBER.sub("…", _ADDRESS.sub("…", plain))
 
 
 @dataclass
@@ -95,13 +89,11 @@ class Marks(Collector):
             "dynamo_cpp_guards_str",
             "graph_execution",
             "compilation_metrics",
-        }
-        | {
             "inductor_collective_schedule",
             "inductor_runtime_and_tensor_meta",
             "inductor_spmd_graph_mismatch",
+            *CACHE_RECORDS,
         }
-        | CACHE_RECORDS.keys()
     )
 
     def __init__(self, texts_of: frozenset[str] = frozenset()) -> None:
@@ -122,11 +114,8 @@ class Marks(Collector):
         if record.compile_id is None:
             return
         seen = self._seen.setdefault(record.compile_id, _Seen())
-        known, payload, has_texts = (
-            seen.known,
-            record.payload or "",
-            record.compile_id in self._texts_of,
-        )
+        known, payload = seen.known, record.payload or ""
+        has_texts = record.compile_id in self._texts_of
         match record.kind:
             case "dynamo_start":
                 if known.get("began_s") is None:
@@ -138,22 +127,22 @@ class Marks(Collector):
                 graph = plain_graph(payload)
                 digests = graph_digest(graph), graph_digest(operations_of(graph))
                 seen.graphs.append((*digests, graph if has_texts else ""))
-                graphs, operations, texts = zip(*seen.graphs, strict=True)
-                known |= {"graph": _joined(graphs), "operations": _joined(operations)}
+                graphs, shapeless, texts = zip(*seen.graphs, strict=True)
+                known |= {"graph": _joined(graphs), "operations": _joined(shapeless)}
                 known["graph_text"] = "\n".join(texts) if has_texts else None
             case "dynamo_cpp_guards_str":
                 guards = plain_guards(payload)
-                known |= {
-                    "guards": graph_digest(guards),
-                    "guards_text": guards if has_texts else None,
-                }
+                known["guards"] = graph_digest(guards)
+                known["guards_text"] = guards if has_texts else None
             case "inductor_collective_schedule":
-                known["collectives"] = (
-                    *known.get("collectives", ()),
-                    *map(str, orjson.loads(payload)),
-                )
+                operations = map(str, orjson.loads(payload))
+                known["collectives"] = (*known.get("collectives", ()), *operations)
             case "inductor_runtime_and_tensor_meta":
-                seen.estimates.append(graph_digest(_tensors_of(payload)))
+                value = orjson.loads(payload)
+                for operation in value["ops"]:
+                    operation.pop("estimated_runtime_ns", None)
+                text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+                seen.estimates.append(graph_digest(_DEVICE.sub(r"\1", text)))
                 known["estimates"] = _joined(seen.estimates)
             case "inductor_spmd_graph_mismatch":
                 known["mismatch"] = known.get("mismatch") or _mismatch(payload)
@@ -187,13 +176,6 @@ def _mismatch(report: str) -> tuple[str, ...]:
     (``torch/_inductor/fx_passes/spmd_check.py``, 2.13).
     """
     lines = [line.strip() for line in report.splitlines()]
-    operations = [line for line in lines if _OF_RANK.match(line) and not _NODE_COUNT.search(line)]
-    # Where one graph only has more operations, these are their numbers.
-    return tuple(operations[:2] or [line for line in lines if _OF_RANK.match(line)][:2])
-
-
-def _tensors_of(payload: str) -> str:
-    value = orjson.loads(payload)
-    for operation in value["ops"]:
-        operation.pop("estimated_runtime_ns", None)
-    return _DEVICE.sub(r"\1", orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
+    lines = [line for line in lines if _OF_RANK.match(line)]
+    # Where one graph only has more operations, the lines have their numbers.
+    return tuple([line for line in lines if not _NODE_COUNT.search(line)][:2] or lines[:2])

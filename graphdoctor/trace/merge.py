@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from graphdoctor.facts.base import Fact, field_types
+from graphdoctor.facts.base import Fact
 from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.recording import CaptureGap, Recording
 
@@ -44,11 +44,8 @@ class Part:
     @property
     def prefix(self) -> str:
         """The prefix of its compile ids."""
-        names = [
-            *([self.process] if self.process else []),
-            *([f"reset{self.reset}"] if self.reset else []),
-        ]
-        return "".join(f"{name}:" for name in names)
+        process = f"{self.process}:" if self.process else ""
+        return f"{process}reset{self.reset}:" if self.reset else process
 
     def named(self, fact: _Fact) -> _Fact:
         """A fact of this part as it is among those of all parts."""
@@ -60,10 +57,16 @@ def merge(parts: Sequence[Part]) -> Recording:
     frame_base = 0
     renamed: list[Recording] = []
     for part in parts:
-        recording = part.recording if not part.prefix else _rename(part, frame_base)
-        frame_base = max(
-            (compile_.frame_id + 1 for compile_ in recording.compiles), default=frame_base
-        )
+        recording = part.recording
+        if part.prefix:
+            fields = {
+                name: tuple(_renamed(item, part, frame_base) for item in value)
+                for name, value in vars(recording).items()
+                if isinstance(value, tuple) and name not in ("gaps", "calls", "sources")
+            }
+            recording = recording.replace(**fields)
+        frame_ids = (compile_.frame_id + 1 for compile_ in recording.compiles)
+        frame_base = max(frame_ids, default=frame_base)
         renamed.append(recording)
     main = renamed[0]
     if len(renamed) == 1:
@@ -73,11 +76,10 @@ def merge(parts: Sequence[Part]) -> Recording:
         name: tuple(item for recording in renamed for item in getattr(recording, name))
         for name in _JOINED
     }
+    environments = (item.environment for item in renamed if item.environment.torch)
     return main.replace(
         **joined,
-        environment=next(
-            (item.environment for item in renamed if item.environment.torch), main.environment
-        ),
+        environment=next(environments, main.environment),
         is_partial=any(recording.is_partial for recording in renamed),
         graphs=tuple(graph.replace(index=index) for index, graph in enumerate(graphs)),
         sources=tuple(
@@ -103,22 +105,12 @@ def joined_evidence(parts: Iterable[Part]) -> LogEvidence:
     return LogEvidence(**joined)
 
 
-def _rename(part: Part, frame_base: int) -> Recording:
-    update: dict[str, object] = {}
-    for name in field_types(type(part.recording)):
-        value = getattr(part.recording, name)
-        if isinstance(value, tuple) and name not in ("gaps", "calls", "sources"):
-            update[name] = tuple(_renamed(item, part, frame_base) for item in value)
-    return part.recording.replace(**update)
-
-
 def _renamed(fact: _Fact, part: Part, frame_base: int) -> _Fact:
     """One fact with its ids renamed, and those of the facts in it; lines of code and graph nodes
     have none.
     """
     update: dict[str, object] = {}
-    for name in field_types(type(fact)):
-        value = getattr(fact, name)
+    for name, value in vars(fact).items():
         if name == "compile_id" and value is not None:
             update[name] = part.prefix + value
         elif name == "nearest" and value in part.compile_ids:
@@ -174,30 +166,21 @@ class _Renaming:
 
     def of(self, value: Any) -> Any:  # noqa: ANN401 - as many types as fields
         if isinstance(value, str):
-            return self._text(value)
+            for file, name in self._names.items():
+                if file in value:
+                    value = value.replace(file, name)
+            return value
         if isinstance(value, Fact):
-            return self._fact(value)
+            if id(value) not in self._facts:
+                self._facts[id(value)] = value, self._renamed(value)
+            return self._facts[id(value)][1]
         if isinstance(value, tuple):
             items = tuple(map(self.of, value))
-            return (
-                items
-                if any(new is not old for new, old in zip(items, value, strict=True))
-                else value
-            )
+            is_changed = any(new is not old for new, old in zip(items, value, strict=True))
+            return items if is_changed else value
         if isinstance(value, dict):
             return {key: self.of(item) for key, item in value.items()}
         return value
-
-    def _text(self, text: str) -> str:
-        for file, name in self._names.items():
-            if file in text:
-                text = text.replace(file, name)
-        return text
-
-    def _fact(self, fact: Fact) -> Fact:
-        if id(fact) not in self._facts:
-            self._facts[id(fact)] = fact, self._renamed(fact)
-        return self._facts[id(fact)][1]
 
     def _renamed(self, fact: Fact) -> Fact:
         values = vars(fact)

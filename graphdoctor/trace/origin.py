@@ -61,9 +61,10 @@ class Origins:
             return "torch", "torch"
         if file.startswith("<frozen ") or file in ("<string>", "<unknown>"):
             return "stdlib", None
+        environment = self._environment
         if self.torch_root and _is_below(file, self.torch_root):
             return "torch", "torch"
-        for root in self._environment.site_roots:
+        for root in environment.site_roots:
             if _is_below(file, root):
                 return self._of_package(re.split(r"[/\\]", file[len(root) :].lstrip("/\\"))[0])
         if match := _SITE.search(file):
@@ -101,9 +102,8 @@ def is_probe(file: str) -> bool:
 def without_probe(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
     """The stack after the probe's innermost entry: the entries above it aren't the user's."""
     entries = tuple(stack)
-    return entries[
-        max((at for at, entry in enumerate(entries, start=1) if is_probe(entry.file)), default=0) :
-    ]
+    probes = (at for at, entry in enumerate(entries, start=1) if is_probe(entry.file))
+    return entries[max(probes, default=0) :]
 
 
 def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:

@@ -48,11 +48,8 @@ class _Begun:
 
     @property
     def duration_us(self) -> float | None:
-        return (
-            None
-            if self.end_us is None or self.end_us < self.start_us
-            else self.end_us - self.start_us
-        )
+        end_us = self.end_us
+        return None if end_us is None or end_us < self.start_us else end_us - self.start_us
 
     @property
     def latest_us(self) -> float:
@@ -88,14 +85,9 @@ class Phases(Collector):
         event = record.json()
         name, time_us, args = str(event["name"]), float(event["ts"]), event.get("args") or {}
         # The event's own compile id, ``None`` as text outside any compile, or its record's.
-        compile_id_text = args.get("compile_id")
-        compile_id = (
-            record.compile_id
-            if compile_id_text is None
-            else None
-            if compile_id_text == "None"
-            else str(compile_id_text)
-        )
+        compile_id = record.compile_id
+        if (printed := args.get("compile_id")) is not None:
+            compile_id = None if printed == "None" else str(printed)
         is_kept = self._keeps(compile_id)
         if self._first_us is None:
             self._first_us = time_us
@@ -116,17 +108,21 @@ class Phases(Collector):
     def finish(self) -> list[Phase]:
         """The phases."""
         first_us = self._first_us or 0.0
-        phases = sorted(
-            (phase for phase in self._begun if not phase.is_extra), key=lambda phase: phase.start_us
-        )
+        phases = [phase for phase in self._begun if not phase.is_extra]
+        phases.sort(key=lambda phase: phase.start_us)
+        for phase in phases:
+            if phase.count > 1:
+                phase.notes["overlapping"] = (
+                    f"{phase.count} in all, up to {phase.at_once} at once; "
+                    "torch doesn't log which ended when"
+                )
         return [
             Phase(
-                **values_of(phase, "name", "compile_id", "call_index", "duration_us"),
+                **values_of(phase, "name", "compile_id", "call_index", "duration_us", "notes"),
                 start_us=phase.start_us - first_us,
                 depth=depth,
                 process=None,
                 thread=thread,
-                notes=phase.notes | _overlap(phase),
             )
             for phase, thread, depth in _laid_out(phases)
         ]
@@ -149,10 +145,9 @@ class Phases(Collector):
         self._open.append(begun)
 
     def _end(self, name: str, compile_id: str | None, time_us: float) -> _Begun:
+        key = name, compile_id
         places = (
-            at
-            for at, phase in enumerate(self._open)
-            if (phase.name, phase.compile_id) == (name, compile_id)
+            at for at, phase in enumerate(self._open) if (phase.name, phase.compile_id) == key
         )
         at = max(places, default=None)
         if at is None:
@@ -199,30 +194,15 @@ def _autotuned(phase: _Begun, stats: dict[str, Any]) -> Autotuned:
 
 def _notes(args: dict[str, Any]) -> dict[str, str]:
     texts = {
-        key: value if isinstance(value, str) else _printed(value) for key, value in args.items()
+        key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        for key, value in args.items()
+        if key != "compile_id" and value not in (None, {})
     }
-    return {
-        key: _short(text)
-        for key, text in texts.items()
-        if key != "compile_id" and 0 < len(text) < _DUMP
-    }
-
-
-def _printed(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "" if value is None or value == {} else str(value)
+    return {key: _short(text) for key, text in texts.items() if 0 < len(text) < _DUMP}
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _MAX_NOTE else f"{text[: _MAX_NOTE - 1]}…"
-
-
-def _overlap(phase: _Begun) -> dict[str, str]:
-    words = (
-        f"{phase.count} in all, up to {phase.at_once} at once; torch doesn't log which ended when"
-    )
-    return {} if phase.count == 1 else {"overlapping": words}
 
 
 def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-import itertools
 import keyword
 import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from graphdoctor.facts.picture import StageNode
 
@@ -55,15 +53,17 @@ _INPUT = re.compile(r"(?<![\w.'])(?:[A-Za-z_]\w*)(?!\w| ?=|\()", re.ASCII)
 """A name in the arguments of such a call, without those of keyword arguments and functions."""
 
 _OPERATORS = {
-    **{
-        "Mult": "mul",
-        "MatMult": "matmul",
-        "Div": "truediv",
-        "BitAnd": "and_",
-        "BitOr": "or_",
-        "BitXor": "xor",
-    },
-    **{"UAdd": "pos", "USub": "neg", "NotEq": "ne", "LtE": "le", "GtE": "ge"},
+    "Mult": "mul",
+    "MatMult": "matmul",
+    "Div": "truediv",
+    "BitAnd": "and_",
+    "BitOr": "or_",
+    "BitXor": "xor",
+    "UAdd": "pos",
+    "USub": "neg",
+    "NotEq": "ne",
+    "LtE": "le",
+    "GtE": "ge",
 }
 """Names in ``operator`` of those of Python's operators that ``ast`` doesn't call the same."""
 _NO_NODES = (ast.Not, ast.Is, ast.IsNot, ast.In, ast.NotIn)
@@ -128,14 +128,19 @@ class _Reader:
     def read(self, lines: Sequence[str]) -> None:
         at = self._read_head(lines)
         while at < len(lines) and not _CLASS.match(line := lines[at]):
-            if line.lstrip().startswith("#"):
-                self._read_comment(line)
-            elif line.strip() == '"""':
-                # FX_GRAPH_SHOW_META prints a node's metadata.
-                at = next(
-                    (n for n in range(at + 1, len(lines)) if lines[n].strip() == '"""'), len(lines)
+            text = line.strip()
+            if text.startswith("#"):
+                place = _PLACE.search(line)
+                is_named = place is not None and self._names_file(place["file"])
+                self._place = (
+                    (place["file"], int(place["line"][:9])) if place and is_named else (None, None)
                 )
-            elif line.strip():
+                self.unread_lines += place is None and _NO_PLACE not in line
+            elif text == '"""':
+                # FX_GRAPH_SHOW_META prints a node's metadata.
+                ends = (n for n in range(at + 1, len(lines)) if lines[n].strip() == '"""')
+                at = next(ends, len(lines))
+            elif text:
                 at = self._read_statement(lines, at)
                 continue
             at += 1
@@ -158,20 +163,21 @@ class _Reader:
                 end += 1
             end = min(end + 1, len(lines))
         match _parsed("\n".join(lines[at:end]).strip() + "\n  pass"):
-            case [ast.FunctionDef(args=given), *_]:
-                arguments = (
-                    *given.posonlyargs,
-                    *given.args,
-                    given.vararg,
-                    *given.kwonlyargs,
-                    given.kwarg,
+            case [ast.FunctionDef(args=parts), *_]:
+                named = (
+                    *parts.posonlyargs,
+                    *parts.args,
+                    parts.vararg,
+                    *parts.kwonlyargs,
+                    parts.kwarg,
                 )
-                values = {
-                    argument.arg: _value(argument.annotation)
-                    for argument in arguments
-                    if argument and argument.arg != "self"
-                }
-                self._take_arguments(values)
+                self._take_arguments(
+                    {
+                        item.arg: _value(item.annotation)
+                        for item in named
+                        if item and item.arg != "self"
+                    }
+                )
             case _:
                 self.unread_lines += end - at
         return end
@@ -179,14 +185,6 @@ class _Reader:
     def _take_arguments(self, arguments: dict[str, str | None]) -> None:
         self._arguments = arguments
         self._known = set(arguments)
-
-    def _read_comment(self, line: str) -> None:
-        match = _PLACE.search(line)
-        is_named = match is not None and self._names_file(match["file"])
-        self._place = (
-            (match["file"], int(match["line"][:9])) if match and is_named else (None, None)
-        )
-        self.unread_lines += match is None and _NO_PLACE not in line
 
     def _read_statement(self, lines: Sequence[str], at: int) -> int:
         end = at + 1
@@ -196,15 +194,15 @@ class _Reader:
         body = _parsed(text)
         if body is None:
             indent = _indent(lines[at])
-            while end < len(lines) and not (
-                _STATEMENT.match(lines[end]) and _indent(lines[end]) <= indent
+            while end < len(lines) and (
+                not _STATEMENT.match(lines[end]) or _indent(lines[end]) > indent
             ):
                 end += 1
             text = "\n".join(lines[at:end]).strip()
             body = _parsed(text)
-            if body is None:
-                text = _OBJECT.sub("...", text)
-                body = _parsed(text)
+        if body is None:
+            text = _OBJECT.sub("...", text)
+            body = _parsed(text)
         self._text = text
         if body is None or not self._take(body):
             self.unread_lines += sum(bool(line.strip()) for line in lines[at:end])
@@ -225,17 +223,25 @@ class _Reader:
         return True
 
     def _take(self, body: list[ast.stmt]) -> bool:
-        match [each for each in body if not _is_deletion(each)]:
+        match [statement for statement in body if not _is_deletion(statement)]:
             case [] | [ast.Pass()]:
                 return True
             case [ast.Return(value=value), *rest]:
                 # Its name isn't printed.
-                names = (f"output_{number}" if number else "output" for number in itertools.count())
-                name = next(each for each in names if each not in self._known)
+                name, number = "output", 0
+                while name in self._known:
+                    number += 1
+                    name = f"output_{number}"
                 self._add(name, "output", "", self._inputs(value))
                 return not rest
             case [ast.AnnAssign(value=None), *_] as announced:
-                return all(map(self._take_announced, announced))
+                for item in announced:
+                    match item:
+                        case ast.AnnAssign(target=ast.Name(id=name), value=None):
+                            self._announced[name] = _value(item.annotation)
+                        case _:
+                            return False
+                return True
             case [ast.AugAssign(target=target, op=op, value=value), statement]:
                 return self._take_in_place(
                     f"i{_operator(op).removesuffix('_')}", (target, value), statement
@@ -248,31 +254,21 @@ class _Reader:
             case [ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Call(func=function)), *_]:
                 if dotted_path(function) != ["fx_pytree", "tree_flatten_spec"]:
                     return False
-                known = [each.id for each in names if isinstance(each, ast.Name)]
-                self._take_arguments({name: self._announced.get(name) for name in known})
+                arguments = [item.id for item in names if isinstance(item, ast.Name)]
+                self._take_arguments({name: self._announced.get(name) for name in arguments})
                 return True
             case [statement] if named := _named(statement):
                 return self._take_named(*named)
         return False
 
-    def _take_announced(self, statement: ast.stmt) -> bool:
-        match statement:
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=None):
-                self._announced[name] = _value(annotation)
-                return True
-        return False
-
     def _take_in_place(self, name: str, parts: tuple[ast.expr, ...], statement: ast.stmt) -> bool:
         named = _named(statement)
-        if named is not None:
-            self._add(
-                named[0],
-                "call_function",
-                f"operator.{name}",
-                self._inputs(*parts),
-                value=_value(named[1]),
-            )
-        return named is not None
+        if named is None:
+            return False
+        node, annotation, _ = named
+        inputs, value = self._inputs(*parts), _value(annotation)
+        self._add(node, "call_function", f"operator.{name}", inputs, value=value)
+        return True
 
     def _take_named(self, name: str, annotation: ast.expr | None, value: ast.expr) -> bool:
         if isinstance(value, ast.Name):
@@ -336,9 +332,8 @@ class _Reader:
         if rest:
             return None
         is_builtin = hasattr(builtins, name)
-        return "call_function", f"builtins.{name}" if is_builtin else _OPERATOR_FUNCTION.sub(
-            "operator.", name
-        )
+        name = f"builtins.{name}" if is_builtin else _OPERATOR_FUNCTION.sub("operator.", name)
+        return "call_function", name
 
     def _add(
         self,
@@ -351,13 +346,18 @@ class _Reader:
         text: str | None = None,
     ) -> None:
         file, line = (None, None) if opcode == "output" else self._place
-        fields: dict[str, Any] = {
-            "name": name,
-            "opcode": opcode,
-            "target": target,
-            "inputs": tuple(inputs),
-        }
-        self._nodes.append(StageNode(**fields, value=value, file=file, line=line, text=text))
+        self._nodes.append(
+            StageNode(
+                name=name,
+                opcode=opcode,
+                target=target,
+                inputs=tuple(inputs),
+                value=value,
+                file=file,
+                line=line,
+                text=text,
+            )
+        )
         self._known.add(name)
 
     def _inputs(self, *parts: ast.expr | None) -> list[str]:
@@ -438,10 +438,8 @@ def _value_of(text: str) -> str:
     if match := _SYMBOL.match(text):
         return match["value"]
     if match := _TENSOR.match(text):
-        device = match["device"]
-        return f"{match['dtype']}[{match['shape']}]" + (
-            f" {device}" if device and device != "cpu" else ""
-        )
+        device = match["device"] or "cpu"
+        return f"{match['dtype']}[{match['shape']}]" + ("" if device == "cpu" else f" {device}")
     return text
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
@@ -64,26 +63,21 @@ def read_recording(location: Location, *, guards: bool = False, picture: bool = 
     return read_folder(open_folder(location), Wanted(guards=guards, picture=picture))
 
 
-@contextmanager
-def _other_version(location: Location) -> Iterator[None]:
+def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = ALONE) -> Recording:
+    """Read an opened recording, or one of its ranks; raises as ``read_recording``."""
+    location = folder.location
     try:
-        yield
+        return _read(folder, wanted, executor).replace(
+            what_if=read_fact(WhatIf, folder.what_if) if folder.what_if else None,
+            treatment=read_fact(Treatment, folder.fixes) if folder.fixes else None,
+            declined=read_fact(DeclinedEdits, folder.declined),
+        )
     except InvalidFactError as error:
         raise GraphDoctorError(
             f"{location} was written by another version of graphdoctor, or changed since.",
             hint="Run graphdoctor explain again; the trace log inside can be read by itself: graphdoctor report "
             f"{location}/{TRACE_FOLDER}",
         ) from error
-
-
-def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = ALONE) -> Recording:
-    """Read an opened recording, or one of its ranks; raises as ``read_recording``."""
-    with _other_version(folder.location):
-        return _read(folder, wanted, executor).replace(
-            what_if=read_fact(WhatIf, folder.what_if) if folder.what_if else None,
-            treatment=read_fact(Treatment, folder.fixes) if folder.fixes else None,
-            declined=read_fact(DeclinedEdits, folder.declined),
-        )
 
 
 def _read(folder: RecordingFolder, wanted: Wanted, executor: Executor) -> Recording:
@@ -101,19 +95,12 @@ def _read(folder: RecordingFolder, wanted: Wanted, executor: Executor) -> Record
         processes, lambda: Section(Intake(run.environment), tuple(_collectors(wanted))), executor
     )
     named = list(contents.named(main_pid))
-    parts = [
-        (
-            Part(
-                Assembler(section.intake, run, is_ours=is_ours).finish(is_cut=process.is_cut),
-                name,
-                reset,
-            ),
-            section,
-        )
-        for name, process in named
-        for is_ours in (bool(folder.meta) and (name is None or process.is_ours),)
-        for reset, section in enumerate(process.sections)
-    ]
+    parts: list[tuple[Part, Section]] = []
+    for name, process in named:
+        is_ours = bool(folder.meta) and (name is None or process.is_ours)
+        for reset, section in enumerate(process.sections):
+            assembler = Assembler(section.intake, run, is_ours=is_ours)
+            parts.append((Part(assembler.finish(is_cut=process.is_cut), name, reset), section))
     merged = _merged(contents, named, [part for part, _ in parts], events)
     merged = with_export(merged, events, run.environment)
     read: dict[str, object] = {}
@@ -160,6 +147,10 @@ def _reported(folder: RecordingFolder) -> Recording:
         replay = read_fact(Replay, events.fields("trial") | {"parts": made}).replace(
             attacked=events.fact("attacked", Attacked)
         )
+    switches = (
+        {"kind": event.get("kind"), "value": event.get("value"), "call_index": event.get("call")}
+        for event in events.of("compile_switch")
+    )
     measured: dict[str, Any] = {name: events.fact(name, kind) for name, kind in _MEASURED.items()}
     nothing: dict[str, Any] = dict.fromkeys(
         ("calls", "frames", "compiles", "graphs", "breaks", "gaps"), ()
@@ -172,14 +163,7 @@ def _reported(folder: RecordingFolder) -> Recording:
         ),
         exit=folder.ended,
         is_partial=False,
-        switches=tuple(
-            read_fact(
-                CompileSwitch,
-                {"call_index": switch.get("call")}
-                | {name: switch.get(name) for name in ("kind", "value")},
-            )
-            for switch in events.of("compile_switch")
-        ),
+        switches=tuple(read_fact(CompileSwitch, switch) for switch in switches),
         replay=replay,
         variations=read_variations(events),
         **measured,
@@ -227,14 +211,14 @@ def _gaps(
         *gaps.log_gaps(contents.damage, contents.unreadable),
         *beginning,
         *gaps.part_gaps(parts),
-        *(
-            gaps.script_gaps(merged, is_hooked=is_hooked)
-            if merged.target.runs_itself
-            else gaps.lost_call_gaps(merged)
-        ),
-        *(gaps.foreign_gaps(merged, is_rest=bool(beginning)) if merged.is_foreign else ()),
-        *merged.gaps,
     ]
+    if merged.target.runs_itself:
+        lost += gaps.script_gaps(merged, is_hooked=is_hooked)
+    else:
+        lost += gaps.lost_call_gaps(merged)
+    if merged.is_foreign:
+        lost += gaps.foreign_gaps(merged, is_rest=bool(beginning))
+    lost += merged.gaps
     if not any(gap.kind == "log_removed" for gap in lost):
         return lost
     # What the log lacks then says nothing about the run.

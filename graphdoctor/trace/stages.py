@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, get_args
+from typing import get_args
 
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import expression
@@ -26,7 +26,7 @@ from graphdoctor.facts.stack import parsed
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.inductor import LIBRARY
 from graphdoctor.trace.origin import Origins, is_probe
-from graphdoctor.trace.printed_graph import dotted_path, parse_graph, short_target
+from graphdoctor.trace.printed_graph import PrintedGraph, dotted_path, parse_graph, short_target
 from graphdoctor.trace.sections import Collector, Text
 
 _STAGES: dict[str, Stage] = {
@@ -37,6 +37,8 @@ _STAGES: dict[str, Stage] = {
     "inductor_post_grad_graph": "post_grad",
 }
 _CODE = "inductor_output_code"
+_DYNAMO = ("dynamo_output_graph", "graphdoctor_graph")
+_INDUCTOR = "graphdoctor_inductor_graph"
 _PROVENANCE = "inductor_provenance_tracking_node_mappings"
 _AOT_ID = re.compile(rf"^# AOT ID: \[.*'\d+_({'|'.join(get_args(LoweredGraph))})'\]", re.MULTILINE)
 """First line of generated code (``write_header``, ``torch/_inductor/codegen/wrapper.py``, 2.13)."""
@@ -58,16 +60,7 @@ class _Seen(Text):
 class Stages(Collector):
     """Collects the records of graphs in the order of the log."""
 
-    KINDS = frozenset(
-        {
-            "dynamo_output_graph",
-            "graphdoctor_graph",
-            _CODE,
-            *_STAGES,
-            _PROVENANCE,
-            "graphdoctor_inductor_graph",
-        }
-    )
+    KINDS = frozenset({*_DYNAMO, _CODE, *_STAGES, _PROVENANCE, _INDUCTOR})
 
     def _clear(self) -> None:
         # Dynamo's graphs as their numbers in the order of the log, as in Recording.graphs; the
@@ -81,52 +74,40 @@ class Stages(Collector):
 
     def add(self, record: Record) -> None:
         """See ``Collector``."""
-        if record.is_extra:
+        compile_id = record.compile_id
+        is_kept = self._keeps(compile_id)
+        if record.is_extra or not (is_kept or record.kind in _DYNAMO):
             return
-        is_kept = self._keeps(record.compile_id)
-        if record.kind in ("dynamo_output_graph", "graphdoctor_graph"):
-            self._add_dynamo(record, is_kept=is_kept)
-        elif not is_kept:
-            return
-        elif record.kind == "graphdoctor_inductor_graph":
-            self._add_fused(record)
+        if record.kind in _DYNAMO:
+            index = record.graph_index
+            # Our record describes the same graph as torch's record right before it, if any.
+            if index is None or self._last_graph.get(compile_id) == index:
+                return
+            if is_kept:
+                self._seen.append(index)
+                if self._details is not None:
+                    self._details.hold(compile_id, Text(record.payload))
+            self._last_graph[compile_id] = index
+            self._has_backward.pop(compile_id, None)
+        elif record.kind == _INDUCTOR:
+            value = record.json()
+            names = [operation["name"] for operation in value["operations"]]
+            self._fused[compile_id] = tuple(
+                FusedKernel(
+                    name=kernel["name"],
+                    nodes=tuple(names[number] for number in kernel["operations"]),
+                )
+                for kernel in value["kernels"]
+            )
         elif record.kind == _PROVENANCE:
-            self._add_provenance(record)
+            # It comes after the generated code that it is about; without a payload if that is from
+            # a cache.
+            code, mappings = self._last_code.get(compile_id), record.json()
+            if code is not None and mappings:
+                sources = mappings.get("preToPost", {})
+                code.lowered_from = {name: tuple(nodes) for name, nodes in sources.items()}
         elif record.payload is not None:
             self._add_lowered(record, record.payload)
-
-    def _add_dynamo(self, record: Record, *, is_kept: bool) -> None:
-        index, compile_id = record.graph_index, record.compile_id
-        # Our record describes the same graph as torch's record right before it, if any.
-        if index is None or self._last_graph.get(compile_id) == index:
-            return
-        if is_kept:
-            self._seen.append(index)
-            if self._details is not None:
-                self._details.hold(compile_id, Text(record.payload))
-        self._last_graph[compile_id] = index
-        self._has_backward.pop(compile_id, None)
-
-    def _add_fused(self, record: Record) -> None:
-        value = record.json()
-        names = [operation["name"] for operation in value["operations"]]
-        self._fused[record.compile_id] = tuple(
-            FusedKernel(
-                name=kernel["name"], nodes=tuple(names[number] for number in kernel["operations"])
-            )
-            for kernel in value["kernels"]
-        )
-
-    def _add_provenance(self, record: Record) -> None:
-        """Torch's comes after the generated code that it is about; without a payload if that is
-        from a cache.
-        """
-        code = self._last_code.get(record.compile_id)
-        mappings = record.json()
-        if code is not None and mappings:
-            code.lowered_from = {
-                name: tuple(nodes) for name, nodes in mappings.get("preToPost", {}).items()
-            }
 
     def _add_lowered(self, record: Record, text: str) -> None:
         compile_id = record.compile_id
@@ -160,13 +141,10 @@ class Stages(Collector):
         dynamo_graphs = recording.graphs
         for seen in self._seen:
             if isinstance(seen, int):
-                if seen < len(dynamo_graphs) and self._keeps(dynamo_graphs[seen].compile_id):
-                    yield _dynamo_graph(
-                        dynamo_graphs[seen],
-                        first_index + seen,
-                        frames.get(dynamo_graphs[seen].compile_id),
-                        origins,
-                    )
+                graph = dynamo_graphs[seen] if seen < len(dynamo_graphs) else None
+                if graph is not None and self._keeps(graph.compile_id):
+                    frame = frames.get(graph.compile_id)
+                    yield _dynamo_graph(graph, first_index + seen, frame, origins)
             elif seen.stage is not None and seen.text is not None:
                 printed = parse_graph(seen.text, _named_by(origins))
                 yield StageGraph(
@@ -195,17 +173,20 @@ def _index(recording: Recording, first_index: int, number: int | None) -> int | 
 
 
 def _dynamo_graph(graph: Graph, index: int, frame: Frame | None, origins: Origins) -> StageGraph:
-    nodes: tuple[StageNode, ...] = ()
-    unread_lines = 0
+    printed = PrintedGraph(())
     if graph.nodes is not None and all(node.inputs is not None for node in graph.nodes):
         words = _module_words(frame)
-        nodes = tuple(_recorded_node(node, words) for node in graph.nodes)
+        printed = PrintedGraph(tuple(_recorded_node(node, words) for node in graph.nodes))
     elif graph.code is not None:
         printed = parse_graph(graph.code, _named_by(origins))
-        nodes, unread_lines = printed.nodes, printed.unread_lines
-    compile_id = None if graph.compile_id == "?" else graph.compile_id
-    fields: dict[str, Any] = {"compile_id": compile_id, "graph_index": index, "code": graph.code}
-    return StageGraph(stage="dynamo", nodes=nodes, unread_lines=unread_lines, **fields)
+    return StageGraph(
+        compile_id=None if graph.compile_id == "?" else graph.compile_id,
+        stage="dynamo",
+        graph_index=index,
+        nodes=printed.nodes,
+        unread_lines=printed.unread_lines,
+        code=graph.code,
+    )
 
 
 def _recorded_node(node: GraphNode, words: Callable[[str], str]) -> StageNode:
@@ -247,15 +228,16 @@ def kernels_of(code: str) -> tuple[str, ...]:
     module = parsed(code)
     if module is None:
         return ()
-    kernels: dict[str, None] = {}
+    names: list[str] = []
     for statement in module.body:
         match statement:
             case ast.Assign(
                 targets=[ast.Name(id=name)],
                 value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"))),
             ):
-                kernels[name] = None
-    return (*kernels, *dict.fromkeys(name for name in _calls(module) if name.startswith(LIBRARY)))
+                names.append(name)
+    names += (name for name in _calls(module) if name.startswith(LIBRARY))
+    return tuple(dict.fromkeys(names))
 
 
 def _calls(module: ast.Module) -> Iterator[str]:
