@@ -36,23 +36,10 @@ NAMES = (
 )
 _RECORD = re.compile(r"(?m)^(?=[VDIWEC]\d{4} )")
 _HEADER = re.compile(r"([VDIWEC]\d{4} [\d:.]+) (\d+) ([^\]]*\]) (\{.*)")
-_ODD: tuple[Any, ...] = (
-    None,
-    True,
-    -1,
-    0,
-    0.5,
-    1e30,
-    -1e30,
-    2**63,
-    2**80,
-    [],
-    [None],
-    [[]],
-    {},
-    {"": None},
-)
-_ODD += ("", "0", "nan", "\u202e\x1b[31m", "x" * 5000)
+_NUMBERS: tuple[Any, ...] = (-1, 0, 0.5, 1e30, -1e30, 2**63, 2**80)
+_TEXTS = ("", "0", "nan", "\u202e\x1b[31m", "x" * 5000)
+_ODD = (None, True, [], [None], [[]], {}, {"": None}, *_NUMBERS, *_TEXTS)
+_ODD_LINES = ("", "|", "+- ", "| | +- X: ", '  File "x", line 99999999999999999999, in ', "[", "\0")
 
 
 @dataclass(frozen=True)
@@ -91,13 +78,8 @@ def records_of(name: str) -> tuple[LogRecord, ...]:
 
 def _paths(value: object, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The place of each value in a JSON value."""
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    pairs = enumerate(value) if isinstance(value, list) else ()
+    items = value.items() if isinstance(value, dict) else pairs
     return [place for key, item in items for place in ((*above, key), *_paths(item, (*above, key)))]
 
 
@@ -126,20 +108,7 @@ def _odd_payload(draw: st.DrawFn, payload: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(value, dict | list) and draw(st.integers(0, 3)):
         return tuple(json.dumps(_odd_value(draw, value), indent=0).splitlines())
     at = draw(st.integers(0, len(payload)))
-    other = draw(
-        st.sampled_from(
-            (
-                "",
-                "|",
-                "+- ",
-                "| | +- X: ",
-                '  File "x", line 99999999999999999999, in ',
-                "[",
-                "\0",
-                *payload,
-            )
-        )
-    )
+    other = draw(st.sampled_from((*_ODD_LINES, *payload)))
     match draw(st.integers(0, 2)):
         case 0:
             return (*payload[:at], other, *payload[at:])
@@ -154,31 +123,20 @@ def _mutated(draw: st.DrawFn, records: list[LogRecord]) -> list[LogRecord]:
     record = records[at]
     match draw(st.integers(0, 9)):
         case 0:
-            return records[:at] + records[at + 1 :]
+            instead = []
         case 1:
-            return [*records[:at], record, *records[at:]]
+            instead = [record, record]
         case 2:
             return records[at:]
         case 3:
-            return [
-                *records[:at],
-                replace(record, pid=draw(st.sampled_from(("1", "7", "0")))),
-                *records[at + 1 :],
-            ]
+            instead = [replace(record, pid=draw(st.sampled_from(("1", "7", "0"))))]
         case 4 | 5 | 6:
-            return [
-                *records[:at],
-                replace(record, value=_odd_value(draw, record.value)),
-                *records[at + 1 :],
-            ]
+            instead = [replace(record, value=_odd_value(draw, record.value))]
         case _ if record.payload:
-            return [
-                *records[:at],
-                replace(record, payload=_odd_payload(draw, record.payload)),
-                *records[at + 1 :],
-            ]
+            instead = [replace(record, payload=_odd_payload(draw, record.payload))]
         case _:
             return records
+    return [*records[:at], *instead, *records[at + 1 :]]
 
 
 @st.composite

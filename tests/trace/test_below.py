@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.evidence import CacheAnswer
 from graphdoctor.facts.recording import Graph, GraphInput
 from graphdoctor.trace.events import Events
@@ -15,13 +16,6 @@ def answer(
     compile_id: str | None, cache: str, state: str, reason: str | None = None
 ) -> CacheAnswer:
     return CacheAnswer(compile_id=compile_id, cache=cache, state=state, reason=reason)
-
-
-def used(*records: tuple, again: int = 1) -> tuple[int, int, int, tuple[str, ...]] | None:
-    found = cache_use(*[[answer(*record) for record in records]] * again)
-    return (
-        None if found is None else (found.hits, found.misses, found.bypasses, found.bypass_reasons)
-    )
 
 
 @for_each(
@@ -52,7 +46,9 @@ def used(*records: tuple, again: int = 1) -> tuple[int, int, int, tuple[str, ...
     ],
 )
 def test_each_graph_counts_once(records, expected):
-    assert used(*records) == expected
+    use = cache_use([answer(*record) for record in records])
+    names = ("hits", "misses", "bypasses", "bypass_reasons")
+    assert (use and tuple(values_of(use, *names).values())) == expected
 
 
 REASONS = {
@@ -81,30 +77,25 @@ def test_torchs_reasons_have_a_kind(reason):
 
 
 def read(*, has_device: bool, reason: str | None):
-    event = {"event": "cuda_graphs", "has_device": has_device, "captured": 0}
-    found = cuda_graphs(
-        Events([{**event, "skipped": [{"reason": reason, "compile_id": "0/0"}]}]), ()
-    )
-    assert found is not None
-    return found.skipped[0]
+    skipped = [{"reason": reason, "compile_id": "0/0"}]
+    event = {"event": "cuda_graphs", "has_device": has_device, "captured": 0, "skipped": skipped}
+    graphs = cuda_graphs(Events([event]), ())
+    assert graphs is not None
+    return graphs.skipped[0]
 
 
 def test_silently_skipped_graph_has_no_cuda_device():
-    assert (read(has_device=False, reason=None).kind, read(has_device=True, reason=None).kind) == (
-        "no_device",
-        "cpu_graph",
-    )
-    assert read(has_device=False, reason=None).reason == "there is no CUDA device"
+    silent = read(has_device=False, reason=None)
+    assert (silent.kind, silent.reason) == ("no_device", "there is no CUDA device")
+    assert read(has_device=True, reason=None).kind == "cpu_graph"
 
 
 def test_the_line_that_torch_points_to_is_read():
     stack = '   File "/p/main.py", line 9, in <module>\n    f(x)\n   File "/p/m.py", line 5, in f\n    x.add_(1)'
-    skip = read(
-        has_device=True,
-        reason=f"skipping cudagraphs due to mutated inputs (1 instances). Found from : \n{stack}",
-    )
-    assert skip.reason == "skipping cudagraphs due to mutated inputs (1 instances)"
-    assert (skip.kind, skip.file, skip.line, skip.compile_id) == ("mutation", "/p/m.py", 5, "0/0")
+    words = "skipping cudagraphs due to mutated inputs (1 instances)"
+    skip = read(has_device=True, reason=f"{words}. Found from : \n{stack}")
+    assert (skip.kind, skip.reason) == ("mutation", words)
+    assert (skip.file, skip.line, skip.compile_id) == ("/p/m.py", 5, "0/0")
 
 
 def test_inputs_of_cuda_graphs_have_their_names_in_the_program():

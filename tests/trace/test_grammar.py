@@ -82,12 +82,14 @@ def test_other_lines_are_counted_and_passed_over(line: str) -> None:
 @for_each("is_wanted", [True, False])
 def test_records_are_counted_by_kind_with_their_payload(is_wanted: bool) -> None:
     lines = [
-        *(
-            header(str=["/a.py", 1]) + "\n",
-            header(artifact={"name": "mine"}, has_payload="x") + "\n",
-            "\tone\n",
-        ),
-        *("stray\n", "\ttwo\n", header(str=["/b.py", 2]) + "\n", PREFIX + "{broken\n", "\tlost\n"),
+        header(str=["/a.py", 1]) + "\n",
+        header(artifact={"name": "mine"}, has_payload="x") + "\n",
+        "\tone\n",
+        "stray\n",
+        "\ttwo\n",
+        header(str=["/b.py", 2]) + "\n",
+        PREFIX + "{broken\n",
+        "\tlost\n",
     ]
     size = [len(line) for line in lines]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts.picture import Phase
+from graphdoctor.facts.picture import Autotuned, Phase
 from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.phases import Phases
@@ -250,19 +250,12 @@ def assert_agrees_with_the_metrics(recording: Recording, phases: tuple[Phase, ..
     for phase in phases:
         assert phase.duration_us is not None
         by_name[phase.name][phase.compile_id] = phase.duration_us
-    durations = {compile_.compile_id: compile_.duration_s for compile_ in recording.compiles}
-    backend = {
-        compile_.compile_id: compile_.backend_s
-        for compile_ in recording.compiles
-        if compile_.backend_s
-    }
+    times = [(item.compile_id, item.duration_s, item.backend_s) for item in recording.compiles]
+    whole = {compile_id: (seconds or 0) * 1e6 for compile_id, seconds, _ in times}
+    backend = {compile_id: seconds * 1e6 for compile_id, _, seconds in times if seconds}
     # torch adds up whole microseconds.
-    assert by_name["entire_frame_compile"] == pytest.approx(
-        {i: (s or 0) * 1e6 for i, s in durations.items()}, abs=1
-    )
-    assert by_name["backend_compile"] == pytest.approx(
-        {i: s * 1e6 for i, s in backend.items()}, abs=1
-    )
+    assert by_name["entire_frame_compile"] == pytest.approx(whole, abs=1)
+    assert by_name["backend_compile"] == pytest.approx(backend, abs=1)
 
 
 @for_each("name", NAMES)
@@ -302,27 +295,28 @@ def test_reset_renames_compiles_and_keeps_the_clock(tmp_path: Path) -> None:
 
 def test_what_inductor_timed_is_kept_in_whole() -> None:
     # As ``_log_autotune_choices_stats`` writes it, ``torch/_inductor/select_algorithm.py``, 2.13.
-    stats: dict[str, object] = {
+    stats = {
         "num_choices": 20,
         "num_triton_choices": 19,
         "best_kernel": "mm",
         "best_time": 0.0123,
-    }
-    stats |= {
         "best_triton_time": 0.0145,
         "best_triton_kernel": "triton_mm_12",
         "best_triton_kernel_desc": "x" * 400,
     }
-    phases = taken(event("B", "mm_template_autotuning", 0))
-    phases.add(event("E", "mm_template_autotuning", 50, autotune_choices_stats=json.dumps(stats)))
-
-    (found,) = phases.autotuned()
-    assert (found.operation, found.compile_id, found.choices, found.triton_choices) == (
-        "mm",
-        "0/0",
-        20,
-        19,
-    )
-    assert (found.best, found.best_us, found.best_settings) == ("mm", pytest.approx(12.3), None)
-    assert (found.triton, found.triton_us) == ("triton_mm_12", pytest.approx(14.5))
+    name = "mm_template_autotuning"
+    end = event("E", name, 50, autotune_choices_stats=json.dumps(stats))
+    assert taken(event("B", name, 0), end).autotuned() == [
+        Autotuned(
+            operation="mm",
+            compile_id="0/0",
+            choices=20,
+            triton_choices=19,
+            best="mm",
+            best_us=pytest.approx(12.3),
+            best_settings=None,
+            triton="triton_mm_12",
+            triton_us=pytest.approx(14.5),
+        )
+    ]
     assert taken(event("B", "a", 0), event("E", "a", 5)).autotuned() == []

@@ -185,24 +185,3 @@ def test_graph_with_lost_or_doubled_text_is_read(data: st.DataObject) -> None:
     again = data.draw(st.integers(0, 2))
 
     parse_graph(JOINT[:start] + JOINT[start:end] * again + JOINT[end:])
-
-
-# Graphs that torch prints.
-
-
-BINARY = (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and_",
-    "or_",
-    "xor",
-    "lshift",
-    "rshift",
-)
-BINARY += ("eq", "ne", "lt", "le", "gt", "ge", "iadd", "ior")

@@ -36,15 +36,13 @@ NODES = (
 Made = tuple[str, str, str]
 
 
-def record(kind: str, compile_id: str, aot_id: str = "") -> Record:
+def record(kind: str, compile_id: str, aot_id: str = "", payload: str | None = None) -> Record:
     frame, count = map(int, compile_id.split("/"))
-    text = (
-        f"# AOT ID: ['{aot_id}']\n" if aot_id else "{}" if kind == "graphdoctor_graph" else PRINTED
-    )
+    text = PRINTED if payload is None and kind != "graphdoctor_graph" else payload or "{}"
+    text = f"# AOT ID: ['{aot_id}']\n" if aot_id else text
     value = {"filename": "/cache/code.py"} if kind == "inductor_output_code" else {}
-    return Record(
-        kind, False, value, {kind: value, "frame_id": frame, "frame_compile_id": count}, text
-    )
+    metadata = {kind: value, "frame_id": frame, "frame_compile_id": count}
+    return Record(kind, False, value, metadata, text)
 
 
 def taken(*made: Made | tuple[str, str], extra: frozenset[int] = frozenset()) -> Stages:
@@ -174,12 +172,6 @@ def benchmark_compiled_module(times=10, repeat=10):
     assert kernels_of("not python") == ()
 
 
-# Real logs.
-
-
-# The probe.
-
-
 def test_probe_lines_are_no_program_lines() -> None:
     stages = taken(("dynamo_output_graph", "0/0"))
     line = "# File: /site-packages/graphdoctor/probe/target/calling.py:27 in forward, code: return function()"
@@ -192,15 +184,8 @@ def test_probe_lines_are_no_program_lines() -> None:
     ]
 
 
-def provenance(kind: str, payload: object, compile_id: str = "0/0") -> Record:
-    frame, count = map(int, compile_id.split("/"))
-    return Record(
-        kind,
-        False,
-        {},
-        {kind: {}, "frame_id": frame, "frame_compile_id": count},
-        json.dumps(payload),
-    )
+def provenance(kind: str, payload: object) -> Record:
+    return record(kind, "0/0", payload=json.dumps(payload))
 
 
 def inductor_graph(kernels: dict[str, list[int]]) -> Record:
