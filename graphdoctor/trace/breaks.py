@@ -215,11 +215,8 @@ def limit_of(words: str) -> RecompileLimit:
     """Return which of torch's two limits a frame hit (``exceeds_recompile_limit``,
     ``torch/_dynamo/cache_size.py``, 2.13).
     """
-    return (
-        "accumulated_recompile_limit"
-        if "accumulated_recompile_limit" in words
-        else "recompile_limit"
-    )
+    name: RecompileLimit = "accumulated_recompile_limit"
+    return name if name in words else "recompile_limit"
 
 
 def _parse_reason(part: str) -> BreakReason | None:

@@ -31,7 +31,7 @@ class Artifacts(Collector):
     def _clear(self) -> None:
         self._kinds: dict[str | None, Counter[str]] = {}
         self._sizes: Counter[str | None] = Counter()
-        self._hidden: set[str | None] = set()
+        self.hidden: set[str | None] = set()
 
     def add(self, record: Record) -> None:
         """See ``Collector``."""
@@ -41,15 +41,10 @@ class Artifacts(Collector):
         if compile_id not in self._kinds and (
             len(self._kinds) >= _MAX_COMPILES or not (compile_id is None or self._keeps(compile_id))
         ):
-            self._hidden.add(compile_id)
+            self.hidden.add(compile_id)
             return
         self._kinds.setdefault(compile_id, Counter())[record.kind] += 1
         self._sizes[compile_id] += record.payload_bytes
-
-    @property
-    def hidden(self) -> int:
-        """Return the number of compiles left out."""
-        return len(self._hidden)
 
     def finish(self) -> Iterator[CompileArtifacts]:
         """Yield the collected records."""
@@ -125,7 +120,7 @@ def picture_of(
             ("artifacts", artifacts.finish()),
         ):
             drawn[name] += map(part.named, facts)
-        hidden += artifacts.hidden
+        hidden += len(artifacts.hidden)
         first_index += len(part.recording.graphs)
     compile_ids = (compile_.compile_id for compile_ in recording.compiles)
     return Picture(

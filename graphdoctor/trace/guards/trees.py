@@ -163,14 +163,13 @@ def guards_of_parts(
     """The guards of a recording with several parts: processes, and stretches between resets of
     Dynamo.
     """
-    measured = max(
-        (index for index, (part, _) in enumerate(parts) if part.process is None), default=None
-    )
+    mains = [index for index, (part, _) in enumerate(parts) if part.process is None]
     by_part = [
-        guards_of(*each, cost if index == measured else None) for index, each in enumerate(parts)
+        guards_of(part, section, cost if index in mains[-1:] else None)
+        for index, (part, section) in enumerate(parts)
     ]
-    whole = Guards() if measured is None else by_part[measured]
-    return whole.replace(sets=tuple(each for guards in by_part for each in guards.sets))
+    whole = by_part[mains[-1]] if mains else Guards()
+    return whole.replace(sets=tuple(item for guards in by_part for item in guards.sets))
 
 
 def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> Guards:
@@ -184,27 +183,25 @@ def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> G
     nodes: _KnownNodes = {}
     sets = []
     for compile_ in part.recording.compiles:
-        compile_id, tree = compile_.compile_id, trees.get(compile_.compile_id)
+        compile_id, frame_id = compile_.compile_id, compile_.frame_id
+        tree = trees.get(compile_id)
         if tree is not None:
-            root = intake.roots.get(compile_.frame_id) or intake.wrapped(compile_.frame_id)
+            root = intake.roots.get(frame_id) or intake.wrapped(frame_id)
             words = _Words(tree, places, frames.get(compile_id), root, nodes)
             # A complete measurement of the steady call includes every entry that the call reaches.
             entry = entries.get(compile_id, {"runs": 0} if is_complete else None)
             sets.append(_guard_set(part.prefix + compile_id, tree, words, entry, call_us))
     # None if one that runs was not measured, and if none runs: a call over its recompile limit
     # checks all in vain.
-    costs = [
-        _times(guard_set.check_us, guard_set.runs_per_call)
-        for guard_set in sets
-        if guard_set.runs_per_call
-    ]
+    costs = [_times(item.check_us, item.runs_per_call) for item in sets if item.runs_per_call]
     checks_us = whole_sum(costs) if costs and call_us and is_complete else None
-    shares = {
+    fields = {
+        **measured,
+        "checks_us": checks_us,
         "share": _share(measured.get("searches_us"), call_us),
         "warm_share": _share(checks_us, call_us),
     }
-    guards = read_fact(Guards, {**measured, "checks_us": checks_us, **shares}, skips_unknown=True)
-    return guards.replace(sets=tuple(sets))
+    return read_fact(Guards, fields, skips_unknown=True).replace(sets=tuple(sets))
 
 
 def _times(us: float | None, runs: int | None) -> float | None:
@@ -226,21 +223,26 @@ def _guard_set(
     call_us: float | None,
 ) -> GuardSet:
     nodes = words.nodes()
+    # The nodes are facts already, and can be very many.
     fields: dict[str, object] = {
+        "compile_id": compile_id,
+        "guard_count": len(nodes),
+        "nodes": (),
         "kinds": dict(Counter(node.kind or "other" for node in nodes).most_common()),
         "unread_lines": tree.unread[:_MAX_UNREAD],
         "latency_us": tree.latency_us,
     }
     if entry is not None:
-        runs = entry["runs"]
-        fields |= {name: value for name, value in entry.items() if name != "runs"} | {
+        costs = dict(entry)
+        runs = costs.pop("runs")
+        fields = {
+            **costs,
+            **fields,
             "runs_per_call": runs,
             "share": _share(_times(entry.get("search_us"), runs), call_us),
             "warm_share": _share(_times(entry.get("check_us"), runs), call_us),
             "bill": [words.cost(part, nodes) for part in entry.get("bill", ())],
         }
-    # The nodes are facts already, and can be very many.
-    fields |= {"compile_id": compile_id, "guard_count": len(nodes), "nodes": ()}
     return read_fact(GuardSet, fields).replace(nodes=nodes)
 
 
