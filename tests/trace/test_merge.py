@@ -86,10 +86,8 @@ def test_nearest_entry_is_of_its_process_or_forking_parent():
 
 
 def test_other_processs_gap_names_it_and_duplicates_merge():
-    common, own = (
-        CaptureGap(code="GD904", message="Common."),
-        CaptureGap(code="GD902", message="While compiling 0/1."),
-    )
+    common = CaptureGap(code="GD904", message="Common.")
+    own = CaptureGap(code="GD902", message="While compiling 0/1.")
     first = two_compiles().replace(gaps=(common,))
     second = two_compiles().replace(gaps=(common, own))
 
@@ -219,21 +217,16 @@ def read(file: str):
 
 
 def test_path_is_nowhere_and_code_not_the_users():
-    found = read(RANDOM)
-    assert RANDOM not in repr(found)
-    assert found.frames[0].file == NAME
-    assert [(item.file, item.origin) for item in found.compiles[0].stack][1] == (NAME, "generated")
-    assert found.compiles[0].stack[0].origin == "user"
-
-
-def test_a_finding_is_the_same_whatever_its_path_was():
-    first, second = (
-        diagnose(read(file), RULES, root=Path("/project"), version="1").findings[0]
-        for file in (RANDOM, "/tmp/net_Conv_propagate_q77.py")
-    )
-    assert first.fingerprint == second.fingerprint
-    assert (first.location.file, first.location.line, first.location.origin) == (
-        NAME,
-        109,
-        "generated",
-    )
+    generated = read(RANDOM)
+    assert RANDOM not in repr(generated)
+    assert generated.frames[0].file == NAME
+    outside, inside = generated.compiles[0].stack
+    assert (outside.origin, inside.file, inside.origin) == ("user", NAME, "generated")
+    # A finding is the same, whatever its path was.
+    findings = [
+        diagnose(recorded, RULES, root=Path("/project"), version="1").findings[0]
+        for recorded in (generated, read("/tmp/net_Conv_propagate_q77.py"))
+    ]
+    assert len({finding.fingerprint for finding in findings}) == 1
+    location = findings[0].location
+    assert (location.file, location.line, location.origin) == (NAME, 109, "generated")

@@ -50,7 +50,10 @@ def taken(*events: Record, call_index: int | None = 1) -> Phases:
     return phases
 
 
-def shape(phases: list[Phase]) -> list[tuple[str, float, float | None, int, int]]:
+Shape = tuple[str, float, float | None, int, int]
+
+
+def shape(phases: list[Phase]) -> list[Shape]:
     return [
         (phase.name, phase.start_us, phase.duration_us, phase.thread, phase.depth)
         for phase in phases
@@ -117,9 +120,7 @@ KILLED = ("B", "killed", 40, "1/0")
         ),
     ],
 )
-def test_where_phases_lie(
-    events: list[Any], expected: list[tuple[str, float, float | None, int, int]]
-) -> None:
+def test_where_phases_lie(events: list[Any], expected: list[Shape]) -> None:
     assert shape(taken(*(event(*each) for each in events)).finish()) == expected
 
 
@@ -223,17 +224,17 @@ def test_any_events_give_nested_phases(kinds: list[tuple[str, str, str | None, b
     for phase in found:
         threads[phase.thread].append(phase)
     for thread in threads.values():
-        for phase in thread:
-            if phase.duration_us is None:
-                continue
-            for other in thread:
+        spans = [
+            (phase.start_us, phase.start_us + phase.duration_us, phase.depth)
+            for phase in thread
+            if phase.duration_us is not None
+        ]
+        for start, end, depth in spans:
+            for other_start, other_end, other_depth in spans:
                 # One lies within the other, or they do not meet.
-                if (
-                    other.duration_us is not None
-                    and phase.start_us < other.start_us < phase.start_us + phase.duration_us
-                ):
-                    assert other.start_us + other.duration_us <= phase.start_us + phase.duration_us
-                    assert other.depth > phase.depth
+                if start < other_start < end:
+                    assert other_end <= end
+                    assert other_depth > depth
 
 
 # Real logs.
