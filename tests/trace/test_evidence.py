@@ -12,7 +12,7 @@ from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
 from graphdoctor.trace.guards.trees import GuardTrees
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.marks import Marks
-from graphdoctor.trace.phases import Phases
+from graphdoctor.trace.picture import Phases
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trace.stages import Stages
 from tests.conftest import RECORDED_LOGS

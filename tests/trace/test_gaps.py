@@ -101,14 +101,5 @@ def test_nothing_is_imported_that_was_not_asked_for() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("graphdoctor.trace.")}
     assert loaded
-    for name in (
-        "picture",
-        "phases",
-        "stages",
-        "printed_graph",
-        "lanes",
-        "files",
-        "guards",
-        "causes",
-    ):
+    for name in ("picture", "stages", "printed_graph", "guards", "causes"):
         assert f"graphdoctor.trace.{name}" not in loaded, name

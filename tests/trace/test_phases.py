@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from graphdoctor.facts.picture import Autotuned, Phase
 from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.grammar import Record
-from graphdoctor.trace.phases import Phases
+from graphdoctor.trace.picture import Phases
 from graphdoctor.trace.reader import read_recording
 from tests.each import for_each
 from tests.trace.test_merge import log_of
