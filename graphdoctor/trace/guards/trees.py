@@ -46,7 +46,6 @@ _INTERNAL_TAIL = re.compile(
 )
 _IMPORTED = re.compile(r"\b__import_(\w+)")
 _BUILTIN = re.compile(r"\b__builtins_dict___\d+\['(\w+)'\]")
-_CLASS_ATTRIBUTE = re.compile(r"dict\((type\([^()]*\))(?:\.__mro__\[\d+\])?\.__dict__\)\['(\w+)'\]")
 _KEY = re.compile(r"^list\(dict\.keys\((.*)\)\)\[(\d+)\]$")
 _ROOT_MODULE = re.compile(r"(?:list\(dict\.keys\()?([LG]\['\w+'\])\._modules\b")
 _GLOBALS = "globals"
@@ -308,11 +307,11 @@ class _Words:
         return read_fact(SubtreeCost, cost)
 
     def _value(self, source: str) -> str:
-        is_own = self._root is None and self._is_wrapped
-        words = value_words(
-            source.replace("L['fn']", "L['self']") if is_own else source, self._resumes_at
-        )
-        return words if self._root is None else self._root.named(words)
+        if self._root is not None:
+            return self._root.named(value_words(source, self._resumes_at))
+        if self._is_wrapped:
+            source = source.replace("L['fn']", "L['self']")
+        return value_words(source, self._resumes_at)
 
     def _path(self, owner: str) -> str:
         is_global = owner.startswith("G[") and owner.partition("._modules[")[0] not in self._modules
@@ -338,7 +337,6 @@ def value_words(source: str, resumes_at: int | None = None) -> str:
 def _in_words(source: str, resumes_at: int | None) -> str:
     text = expression(source, resumes_at)
     text = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), text)
-    text = _CLASS_ATTRIBUTE.sub(r"\1.\2", text)
     return _BUILTIN.sub(r"\1", text)
 
 
