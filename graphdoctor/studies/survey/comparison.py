@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import PROCESSES_DIFFER
@@ -136,16 +137,12 @@ def compare_surveys(
 
 def _piece(before: SurveyRow, after: SurveyRow, expected: Sequence[SurveyMeasure]) -> ComparedPiece:
     changes = [*_statuses(before, after)]
-    unknown: tuple[SurveyMeasure, ...] = ()
+    unknown: list[SurveyMeasure] = []
     is_measured = before.status == after.status in RAN and before.is_judged and after.is_judged
     if is_measured:
-        for changed in (_numbers, _speeds, _causes, _single_measurements):
-            changes += changed(before, after)
-        unknown = tuple(
-            name
-            for name in expected
-            if getattr(before, name) is not None and getattr(after, name) is None
-        )
+        changes += [*_numbers(before, after), *_causes(before, after)]
+        measures = (name for name in expected if getattr(before, name) is not None)
+        unknown += (name for name in measures if getattr(after, name) is None)
     changes.sort(key=lambda change: SEVERITIES.index(change[1].severity))
     sides: dict[ChangeDirection, list[SurveyChange]] = {"worse": [], "better": [], "noted": []}
     for direction, change in changes:
@@ -156,7 +153,7 @@ def _piece(before: SurveyRow, after: SurveyRow, expected: Sequence[SurveyMeasure
         after=after,
         verdict="unchanged",
         **{side: tuple(changes) for side, changes in sides.items()},
-        unknown=unknown,
+        unknown=tuple(unknown),
         is_noisy=is_timed and _noise(before, after) is None,
         is_unjudged=before.is_judged and not after.is_judged,
     )
@@ -199,28 +196,36 @@ def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
 
 
 def _numbers(before: SurveyRow, after: SurveyRow) -> _Changes:
-    for name, (good, severity) in _JUDGED.items():
-        old, new = getattr(before, name), getattr(after, name)
-        noise = _COVERAGE_NOISE if name == "coverage" else 0
-        if old is not None and new is not None and abs(old - new) > noise:
-            yield _change(name, severity, old, new, is_worse=good * (new - old) < 0)
+    def change(
+        name: SurveyMeasure, severity: Severity, old: float, new: float, good: int
+    ) -> tuple[ChangeDirection, SurveyChange]:
+        is_worse = good * (new - old) < 0
+        severity = severity if is_worse else "info"
+        changed = SurveyChange(kind=name, severity=severity, before=old, after=new)
+        return "worse" if is_worse else "better", changed
 
-
-def _change(
-    name: SurveyMeasure, severity: Severity, before: float, after: float, *, is_worse: bool
-) -> tuple[ChangeDirection, SurveyChange]:
-    severity = severity if is_worse else "info"
-    change = SurveyChange(kind=name, severity=severity, before=before, after=after)
-    return "worse" if is_worse else "better", change
-
-
-def _speeds(before: SurveyRow, after: SurveyRow) -> _Changes:
-    noise, old, new = _noise(before, after), before.speed, after.speed
-    if noise is None or old is None or new is None:
+    for measure, (good, severity) in _JUDGED.items():
+        old, new = getattr(before, measure), getattr(after, measure)
+        least = _COVERAGE_NOISE if measure == "coverage" else 0
+        if old is not None and new is not None and abs(old - new) > least:
+            yield change(measure, severity, old, new, good)
+    noise, speed, new_speed = _noise(before, after), before.speed, after.speed
+    if noise is not None and speed is not None and new_speed is not None:
+        (low, old, high), (new_low, new, new_high) = speed, new_speed
+        if (new_high < low or new_low > high) and abs(math.log(old / new)) > noise:
+            yield change("speedup", "warning", old, new, 1)
+    is_cold = after.compile_cold_s is not None
+    # A bench measures memory and compile times in another way than a run without one.
+    if (before.compile_cold_s is not None) != is_cold:
         return
-    is_apart = new[2] < old[0] or new[0] > old[2]
-    if is_apart and abs(math.log(old[1] / new[1])) > noise:
-        yield _change("speedup", "warning", old[1], new[1], is_worse=new[2] < old[0])
+    for measure, ratio, difference in _SINGLE:
+        old, new = getattr(before, measure), getattr(after, measure)
+        is_other = measure == "compile_s" and is_cold
+        is_noise = measure == "call_us" and noise is None
+        if not old or not new or is_other or is_noise:
+            continue
+        if max(old, new) / min(old, new) >= ratio and abs(old - new) >= difference:
+            yield "noted", SurveyChange(kind=measure, before=old, after=new)
 
 
 def _noise(before: SurveyRow, after: SurveyRow) -> float | None:
@@ -235,33 +240,17 @@ def _noise(before: SurveyRow, after: SurveyRow) -> float | None:
     return max(PROCESSES_DIFFER, noise)
 
 
-def _single_measurements(before: SurveyRow, after: SurveyRow) -> _Changes:
-    # A bench measures memory and compile times in another way than a run without one.
-    if (before.compile_cold_s is None) != (after.compile_cold_s is None):
-        return
-    for name, ratio, difference in _SINGLE:
-        old, new = getattr(before, name), getattr(after, name)
-        is_other = name == "compile_s" and after.compile_cold_s is not None
-        is_noise = name == "call_us" and _noise(before, after) is None
-        if not old or not new or is_other or is_noise:
-            continue
-        if max(old, new) / min(old, new) >= ratio and abs(old - new) >= difference:
-            yield "noted", SurveyChange(kind=name, before=old, after=new)
-
-
-_IDENTITIES: tuple[Callable[[SurveyCause], object], ...] = (
-    lambda cause: cause.fingerprint,
-    # Torch's words, which are in a fingerprint, can differ between its versions.
-    lambda cause: (cause.code, cause.file, cause.function, cause.text or str(cause.line)),
-)
-
-
 def _causes(before: SurveyRow, after: SurveyRow) -> _Changes:
     """Yield findings that are new or gone."""
     if before.break_sites is None or after.break_sites is None:
         return
+
+    def place(cause: SurveyCause) -> object:
+        return cause.code, cause.file, cause.function, cause.text or str(cause.line)
+
     gone, new = list(before.causes), list(after.causes)
-    for identity in _IDENTITIES:
+    # Torch's words, which are in a fingerprint, can differ between its versions.
+    for identity in (attrgetter("fingerprint"), place):
         for cause in tuple(new):
             same = [other for other in gone if identity(other) == identity(cause)]
             if same:

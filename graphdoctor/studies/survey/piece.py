@@ -112,11 +112,12 @@ class PieceResult:
     page: str | None = None
     program: str | None = None
 
-    def is_valid_for(self, plan: str, limits: tuple[float | None, ...]) -> bool:
+    def is_valid_for(self, piece: SurveyPiece) -> bool:
         """Return whether another run would give the same, as far as that is known."""
-        if self.plan != plan or self.row.status == "lost":
+        status = self.row.status
+        if self.plan != piece.plan or status == "lost":
             return False
-        if self.row.status in ("timeout", "out_of_memory") and self.limits != limits:
+        if status in ("timeout", "out_of_memory") and self.limits != piece.options.limits:
             return False
         return all(file_digest(Path(path)) == digest for path, digest in self.files.items())
 
@@ -134,7 +135,7 @@ def run_piece(piece: SurveyPiece) -> PieceResult:
         folder = hidden.rename(base / hidden.name.removeprefix("."))
         try:
             with _Deadline(piece.options.timeout_s) as deadline:
-                return _PieceRun(piece, folder, deadline).result()
+                return _PieceRun(piece, folder / "recording", deadline, piece.spec).result()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -144,7 +145,6 @@ class _Deadline(contextlib.ExitStack):
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
-        self.seconds = seconds
         self.is_over = False
         self._end = time.monotonic() + seconds
         # Only the main thread gets signals; elsewhere each process has its limit, but not all of
@@ -159,233 +159,219 @@ class _Deadline(contextlib.ExitStack):
         """Seconds that are left, at least a moment."""
         return max(self._end - time.monotonic(), 0.001)
 
-    @property
-    def text(self) -> str:
-        """The event at its end, a clause."""
-        return f"stopped after {self.seconds:g} s."
-
-    def _interrupt(self, _signal: int, _frame: object) -> None:
+    def _interrupt(self, *_: object) -> None:
         self.is_over = True
         raise KeyboardInterrupt
 
 
+@dataclass
 class _PieceRun:
-    """The run of one piece, step by step."""
+    """The run of one piece, step by step. ``values``: fields of its row, as far as measured."""
 
-    def __init__(self, piece: SurveyPiece, folder: Path, deadline: _Deadline) -> None:
-        self._piece = piece
-        self._options = piece.options
-        self._recording = folder / "recording"
-        self._deadline = deadline
-        self._begun = time.monotonic()
-        self._started = utc_text()
-        self._stage: SurveyStage = "load"
-        self._program: Path | None = None
-        self._spec = piece.spec
-        self._diagnosis: Diagnosis | None = None
-        self._bench: BenchReport | None = None
-        self._export: ExportReport | None = None
-        self._gaps: list[str] = []
+    piece: SurveyPiece
+    recording: Path
+    deadline: _Deadline
+    spec: RunSpec
+    stage: SurveyStage = "load"
+    program: Path | None = None
+    diagnosis: Diagnosis | None = None
+    values: dict[str, Any] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
 
     def result(self) -> PieceResult:
-        """Run all steps, as far as they go."""
-        piece = self._piece
+        """Take all steps, as far as they go."""
+        piece, began, started = self.piece, time.monotonic(), utc_text()
+        outcome = OK
         try:
-            outcome = self._outcome()
+            outcome = self._run()
         except KeyboardInterrupt:
-            if not self._deadline.is_over:
+            if not self.deadline.is_over:
                 raise
-            outcome = self._timeout()
         except GraphDoctorError as error:
-            is_loaded = self._stage not in ("prepare", "load")
+            is_loaded = self.stage not in ("prepare", "load")
             status: SurveyStatus = "crashed" if is_loaded else "load_failed"
-            outcome = PieceOutcome(status, self._stage, error.message)
-        if self._deadline.is_over and outcome.status != "timeout":
+            outcome = PieceOutcome(status, self.stage, error.message)
+        if self.deadline.is_over and outcome.status != "timeout":
             # An interrupt ended whatever was going on, which says nothing of the program.
-            outcome = self._timeout()
-        self._deadline.close()
+            error = f"It was stopped after {piece.options.timeout_s:g} s."
+            outcome = PieceOutcome("timeout", self.stage, error)
+        self.deadline.close()
         page, files = self._page(), self._files_read()
-        values = {
+        if self.diagnosis is not None:
+            self.values = self._diagnosis_values(self.diagnosis, outcome.status) | self.values
+        row = piece.row(
+            files,
             **vars(outcome),
-            "host": platform.node() or None,
-            "seconds": time.monotonic() - self._begun,
-            "started": self._started,
-            "report": None if page is None else f"pages/{page_name(piece.name, piece.variant)}",
-        }
-        if self._diagnosis is not None:
-            values |= self._diagnosis_values(self._diagnosis, outcome.status)
-        if self._bench is not None:
-            values |= _bench_values(self._bench)
-        if self._export is not None:
-            values |= _export_values(self._export)
-        row = piece.row(files, **values, gaps=tuple(self._gaps))
-        program = None if self._program is None else self._program.read_text(encoding="utf-8")
-        return PieceResult(row, piece.plan, files, self._options.limits, page, program)
+            **self.values,
+            host=platform.node() or None,
+            seconds=time.monotonic() - began,
+            started=started,
+            report=None if page is None else f"pages/{page_name(piece.name, piece.variant)}",
+            gaps=tuple(self.gaps),
+        )
+        program = None if self.program is None else self.program.read_text(encoding="utf-8")
+        return PieceResult(row, piece.plan, files, piece.options.limits, page, program)
 
-    def _timeout(self) -> PieceOutcome:
-        return PieceOutcome("timeout", self._stage, f"It was {self._deadline.text}")
-
-    def _outcome(self) -> PieceOutcome:
-        options = self._options
+    def _run(self) -> PieceOutcome:
+        piece, options = self.piece, self.piece.options
         with contextlib.ExitStack() as stack:
             warm = None
-            if options.bench or options.export or options.fix or self._piece.entry:
-                warm = WarmProbes(probe_command(interpreter(self._piece.python)))
+            if options.bench or options.export or options.fix or piece.entry:
+                warm = WarmProbes(probe_command(interpreter(piece.python)))
                 stack.callback(warm.close)
             setup = Setup(
-                python=self._piece.python,
-                timeout_s=self._deadline.left_s,
+                python=piece.python,
+                timeout_s=self.deadline.left_s,
                 warm=warm,
                 memory_bytes=options.memory_bytes,
             )
-            if (outcome := self._prepare(setup)) != OK:
+            if piece.entry is not None and (outcome := self._prepare(piece.entry, setup)) != OK:
                 return outcome
-            setup = replace(setup, timeout_s=self._deadline.left_s)
-            request = Request.of(self._spec, Measured(coverage=True, reads=True))
-            if (outcome := self._record(request, setup)) != OK:
+            setup = replace(setup, timeout_s=self.deadline.left_s)
+            request = Request.of(self.spec, Measured(coverage=True, reads=True))
+            outcome, diagnosis = self._record(request, setup)
+            if outcome != OK:
                 return outcome
             # A fix that fails, or an export, says nothing against the row.
-            if options.fix:
-                self._try_fixes(request, setup)
+            if options.fix and diagnosis.findings:
+                with self._extra("fix", "Fixes weren't tried"):
+                    diagnosis = self.diagnosis = self._with_fixes(diagnosis, request, setup)
+                self.stage = "call"
             if options.bench and options.thorough:
-                outcome = self._measure(request, setup)
+                from graphdoctor.facts.bench import BENCH_PARTS
+                from graphdoctor.studies.bench.bench import BenchPlan, bench
+
+                self.stage, plan = "bench", BenchPlan(parts=BENCH_PARTS)
+                outcome = self._benched(bench(request, self.recording, diagnosis, setup, plan)[0])
             if options.export and outcome == OK:
-                self._try_export(request, setup)
+                from graphdoctor.studies.export.export import export
+
+                with self._extra("export", "It wasn't exported"):
+                    self.values |= _export_values(
+                        export(request, self.recording, diagnosis, setup, is_tried=False)
+                    )
             return outcome
 
-    def _prepare(self, setup: Setup) -> PieceOutcome:
-        """Write the target's program where a catalog has it."""
-        entry = self._piece.entry
-        if entry is None:
-            return OK
+    def _prepare(self, entry: CatalogEntry, setup: Setup) -> PieceOutcome:
+        """Have the catalog write the target's program."""
         from graphdoctor.facts.catalog import Refusal
         from graphdoctor.trials.launch.catalog import write_program
 
-        self._stage = "prepare"
-        shared = Path(self._spec.target).parent
-        folder = shared if shared.is_dir() else self._recording.parent
+        self.stage = "prepare"
+        shared = Path(self.spec.target).parent
+        folder = shared if shared.is_dir() else self.recording.parent
         program = write_program(entry.library, entry.name, folder, setup, version=entry.version)
         if isinstance(program, Refusal):
             status: SurveyStatus = "load_failed" if program.kind == "too_large" else program.kind
             trace = cut(program.traceback)
             return PieceOutcome(status, "prepare", program.message, traceback=trace)
-        self._program = Path(program.path)
-        self._spec = replace(self._spec, target=program.path)
-        self._stage = "load"
+        self.program = Path(program.path)
+        self.spec = replace(self.spec, target=program.path)
+        self.stage = "load"
         return OK
 
-    def _record(self, request: Request, setup: Setup) -> PieceOutcome:
-        self._recording.mkdir()
-        if self._options.bench and not self._options.thorough:
+    def _record(self, request: Request, setup: Setup) -> tuple[PieceOutcome, Diagnosis]:
+        options = self.piece.options
+        self.recording.mkdir()
+        if options.bench and not options.thorough:
             from graphdoctor.studies.bench.bench import bench
 
             # Its only recorded run is the one that is timed.
-            report, self._diagnosis = bench(request, self._recording, None, setup)
-            outcome = outcomes.of_run(self._diagnosis)
-            self._stage = "call"
-            if outcome == OK:
-                self._bench, outcome = report, outcomes.of_bench(report)
-            return outcome
-        if self._options.bench:
-            request = request.quick
-        ended = record(request, self._recording, setup)
-        self._stage = "call"
-        self._diagnosis = self._diagnosed().diagnosis
-        if ended.reason == "interrupted" and self._deadline.is_over:
-            return replace(self._timeout(), stage=outcomes.of_early_end(ended).stage)
-        return outcomes.of_run(self._diagnosis)
+            report, self.diagnosis = bench(request, self.recording, None, setup)
+            self.stage = "call"
+            outcome = outcomes.of_run(self.diagnosis)
+            return self._benched(report) if outcome == OK else outcome, self.diagnosis
+        ended = record(request.quick if options.bench else request, self.recording, setup)
+        self.stage = "call"
+        self.diagnosis = self._diagnosed().diagnosis
+        if ended.reason == "interrupted" and self.deadline.is_over:
+            self.stage = outcomes.of_early_end(ended).stage or "call"
+            raise KeyboardInterrupt
+        return outcomes.of_run(self.diagnosis), self.diagnosis
 
     def _diagnosed(self, *, is_page: bool = False) -> Result:
         from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 
         needs = Needs(guards=is_page, picture=is_page, is_page=is_page)
-        return diagnose_recording(self._recording, needs=needs)
+        return diagnose_recording(self.recording, needs=needs)
 
-    def _try_fixes(self, request: Request, setup: Setup) -> None:
+    def _with_fixes(self, diagnosis: Diagnosis, request: Request, setup: Setup) -> Diagnosis:
         from graphdoctor.fixes.kept import try_fixes
         from graphdoctor.fixes.patch import SearchOptions
         from graphdoctor.rules.diagnosis.selection import Selection
 
-        assert self._diagnosis is not None
-        if not self._diagnosis.findings:
-            return
         options = SearchOptions(
-            Selection(select=(self._diagnosis.findings[0].code,)),
+            Selection(select=(diagnosis.findings[0].code,)),
             is_unsafe_tried=False,
             timing="none",
             jobs=1,
-            memory_bytes=self._options.memory_bytes,
+            memory_bytes=setup.memory_bytes,
         )
-        with self._extra("fix", "Fixes weren't tried"):
-            try_fixes(request, self._recording, options, setup)
-            self._diagnosis = self._diagnosed().diagnosis
-        self._stage = "call"
+        try_fixes(request, self.recording, options, setup)
+        return self._diagnosed().diagnosis
 
-    def _measure(self, request: Request, setup: Setup) -> PieceOutcome:
-        from graphdoctor.facts.bench import BENCH_PARTS
-        from graphdoctor.studies.bench.bench import BenchPlan, bench
-
-        assert self._diagnosis is not None
-        self._stage = "bench"
-        plan = BenchPlan(parts=BENCH_PARTS)
-        self._bench, _ = bench(request, self._recording, self._diagnosis, setup, plan)
-        return outcomes.of_bench(self._bench)
-
-    def _try_export(self, request: Request, setup: Setup) -> None:
-        from graphdoctor.studies.export.export import export
-
-        assert self._diagnosis is not None
-        with self._extra("export", "It wasn't exported"):
-            self._export = export(request, self._recording, self._diagnosis, setup, is_tried=False)
+    def _benched(self, report: BenchReport) -> PieceOutcome:
+        eager, compiled, *_ = report.variants
+        measures = ("compile_cold_s", "compile_warm_s", "correct", "peak_memory_bytes")
+        self.values |= values_of(compiled, *measures)
+        for name, call in (("call_us", compiled.call_us), ("eager_us", eager.call_us)):
+            self.values[name] = None if call is None else call.median
+        if report.noise is not None:
+            self.values |= {"is_noisy": report.noise.is_noisy, "noise": report.noise.ratio}
+        if (speedup := compiled.speedup) is not None:
+            ends = {"speedup_low": speedup.low, "speedup_high": speedup.high}
+            self.values |= {"speedup": speedup.ratio, **ends}
+        return outcomes.of_bench(report)
 
     @contextlib.contextmanager
     def _extra(self, stage: SurveyStage, failed: str) -> Iterator[None]:
         """Note a gap if a measurement besides the row's own fails, or if the time is up."""
-        self._stage = stage
+        self.stage = stage
         try:
             yield
         except GraphDoctorError as error:
-            self._gaps.append(f"{failed}: {error.message}")
+            self.gaps.append(f"{failed}: {error.message}")
         except KeyboardInterrupt:
-            if not self._deadline.is_over:
+            if not self.deadline.is_over:
                 raise
-            self._gaps.append(f"{failed}: the piece was {self._deadline.text}")
-            self._deadline.is_over = False
+            seconds = self.piece.options.timeout_s
+            self.gaps.append(f"{failed}: the piece was stopped after {seconds:g} s.")
+            self.deadline.is_over = False
 
     def _page(self) -> str | None:
-        if not self._options.pages or self._diagnosis is None:
+        if not self.piece.options.pages or self.diagnosis is None:
             return None
         from graphdoctor.fixes.options import with_declined
         from graphdoctor.views.html.document import render_view_page
         from graphdoctor.views.report import report_view
 
         try:
-            result = self._diagnosed(is_page=True)
-            diagnosis = with_declined(result.diagnosis, self._recording, Path.cwd())
-            return render_view_page(report_view(diagnosis, result.picture, root=Path.cwd()))
+            result, root = self._diagnosed(is_page=True), Path.cwd()
+            diagnosis = with_declined(result.diagnosis, self.recording, root)
+            return render_view_page(report_view(diagnosis, result.picture, root=root))
         except Exception as error:  # noqa: BLE001 - a row isn't lost for its page
-            self._gaps.append(f"Its page couldn't be made: {type(error).__name__}: {error}")
+            self.gaps.append(f"Its page couldn't be made: {type(error).__name__}: {error}")
             return None
 
     def _files_read(self) -> dict[str, str]:
         """Return digests of the user's files that the run read, by path: relative below the working
         directory.
         """
-        reads = reads_of(self._recording) or {"files": (), "prefix": ()}
+        reads = reads_of(self.recording) or {"files": (), "prefix": ()}
         files = {os.path.realpath(file) for file in reads["files"]}
-        if self._piece.entry is None:
+        if self.piece.entry is None:
             with contextlib.suppress(GraphDoctorError):
-                files.update(filter(None, [parse_target(self._spec.target).file]))
+                files.update(filter(None, [parse_target(self.spec.target).file]))
         here = Path.cwd().resolve()
-        package = os.path.realpath(Path(version.__file__).parent)
-        recordings = os.path.realpath(self._recording.parent)
-        installed = tuple(f"{prefix}{os.sep}" for prefix in (*reads["prefix"], recordings, package))
+        ours = (self.recording.parent, Path(version.__file__).parent)
+        folders = (*reads["prefix"], *map(os.path.realpath, ours))
+        skipped = tuple(f"{folder}{os.sep}" for folder in folders)
         # Under the path that it has where the survey is kept: a node may have written it elsewhere.
-        paths = {} if self._program is None else {self._piece.spec.target: self._program}
+        paths = {} if self.program is None else {self.piece.spec.target: self.program}
         for path in sorted(map(Path, files)):
             is_below = path.is_relative_to(here)
             is_source = is_below or path.suffix == ".py"
-            if is_source and not str(path).startswith(installed) and path != self._program:
+            if is_source and not str(path).startswith(skipped) and path != self.program:
                 paths[path.relative_to(here).as_posix() if is_below else str(path)] = path
         digests = {name: file_digest(path) for name, path in paths.items()}
         return {name: digest for name, digest in digests.items() if digest is not None}
@@ -393,16 +379,21 @@ class _PieceRun:
     def _diagnosis_values(self, diagnosis: Diagnosis, status: SurveyStatus) -> dict[str, Any]:
         from graphdoctor.facts.command import command_line
 
-        summary, recording = diagnosis.summary, diagnosis.recording
-        spec = self._piece.spec
+        summary, recording, spec = diagnosis.summary, diagnosis.recording, self.piece.spec
         target = recording.target.replace(
             text=spec.target, compile_arguments=spec.compile_arguments()
         )
+        # Without a device, a program may use a GPU by itself where there is one.
+        device, cuda = spec.device, recording.environment.device_name
+        if device is None:
+            device = None if cuda else "cpu"
+        elif device.startswith("cuda"):
+            device = cuda
         values: dict[str, Any] = {
             **values_of(recording.environment, "torch", "python"),
-            "device": _device(self._spec.device, recording.environment.device_name),
-            "command": command_line(target, "bench" if self._options.bench else "explain"),
-            "causes": tuple(_cause(finding) for finding in diagnosis.findings),
+            "device": device,
+            "command": command_line(target, "bench" if self.piece.options.bench else "explain"),
+            "causes": tuple(map(_cause, diagnosis.findings)),
         }
         if status not in RAN:
             return values
@@ -413,29 +404,8 @@ class _PieceRun:
             values["is_steady"] = summary.steadiness.state == "settled"
         if missing_records(diagnosis) is not None:
             values |= dict.fromkeys(COUNTS_OF_RECORDS)
-        self._gaps += [gap.message for gap in recording.gaps]
+        self.gaps += [gap.message for gap in recording.gaps]
         return values
-
-
-def utc_text() -> str:
-    """Return the time in UTC, as ``2026-11-23T01:20:00Z``."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _bench_values(report: BenchReport) -> dict[str, Any]:
-    eager, compiled, *_ = report.variants
-    values = values_of(compiled, "compile_cold_s", "compile_warm_s", "correct", "peak_memory_bytes")
-    for name, call in (("call_us", compiled.call_us), ("eager_us", eager.call_us)):
-        values[name] = None if call is None else call.median
-    if report.noise is not None:
-        values |= {"is_noisy": report.noise.is_noisy, "noise": report.noise.ratio}
-    if (speedup := compiled.speedup) is not None:
-        values |= {
-            "speedup": speedup.ratio,
-            "speedup_low": speedup.low,
-            "speedup_high": speedup.high,
-        }
-    return values
 
 
 def _export_values(report: ExportReport) -> dict[str, Any]:
@@ -454,7 +424,7 @@ def _cause(finding: Finding) -> SurveyCause:
     values = {} if cost is None else values_of(cost, "call_us", "compile_s")
     if fix is not None:
         values |= {"fix": fix.title, "fix_verdict": fix.verdict}
-        values |= {"diff": fix.diff} if fix.verdict == "verified" else {}
+        values["diff"] = fix.diff if fix.verdict == "verified" else None
     return SurveyCause(
         **values_of(finding, "code", "rule", "severity", "message", "count", "fingerprint"),
         **values_of(location, "line", "function", "text", "package"),
@@ -464,11 +434,9 @@ def _cause(finding: Finding) -> SurveyCause:
     )
 
 
-def _device(device: str | None, cuda: str | None) -> str | None:
-    """Return what it ran on; None where there is a GPU that the program may use by itself."""
-    if device is None:
-        return "cpu" if cuda is None else None
-    return cuda if device.startswith("cuda") else device
+def utc_text() -> str:
+    """Return the time in UTC, as ``2026-11-23T01:20:00Z``."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def page_name(name: str, variant: str) -> str:

@@ -23,7 +23,7 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor, Failure, Outcome, Share
-from graphdoctor.facts.base import InvalidFactError, values_of
+from graphdoctor.facts.base import InvalidFactError, grouped, values_of
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus
 from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, read_document
@@ -127,102 +127,97 @@ class _Run:
     share: Share
     folder: SurveyFolder
     onlooker: Onlooker
-    begun: float = field(default_factory=time.monotonic)
-    started: str = field(default_factory=utc_text)
     made_count: int = 0
     attempts: dict[Key, list[SurveyRow]] = field(default_factory=dict)
 
-    @property
-    def retries(self) -> int:
-        return 1 if self.survey.options.retries is None else self.survey.options.retries
-
     def run(self) -> bool:
         """Run what is missing; return whether somebody interrupted it."""
-        limits, results = self.survey.options.limits, kept_results(self.folder.path)
-        kept = {
-            piece.key
+        results, options = kept_results(self.folder.path), self.survey.options
+        pieces = [
+            piece
             for piece in self.plan.pieces
-            if (result := results.get(piece.key)) and result.is_valid_for(piece.plan, limits)
+            if (result := results.get(piece.key)) is None or not result.is_valid_for(piece)
+        ]
+        kept_count, retries = len(self.plan.pieces) - len(pieces), options.retries
+        retries = 1 if retries is None else retries
+        began, started = time.monotonic(), utc_text()
+        measured: dict[str, object] = {
+            **values_of(options, "bench", "thorough", "export", "fix", "timeout_s"),
+            "memory_gib": options.memory,
+            "retries": retries,
+            **values_of(self.share, "cpus", "gpus"),
         }
-        pieces = [piece for piece in self.plan.pieces if piece.key not in kept]
-        self.onlooker.planned(len(self.plan.pieces), len(kept))
-        self.folder.describe(self.content(len(kept), None))
+        jobs = self.executor.jobs
+
+        def describe(seconds: float | None) -> None:
+            self.folder.describe(
+                {
+                    "name": self.survey.name,
+                    "started": started,
+                    "seconds": seconds,
+                    "made": self.made_count,
+                    "kept": kept_count,
+                    "options": {
+                        name: value
+                        for name, value in measured.items()
+                        if value not in (None, False)
+                    },
+                    "shard": self.survey.shard_text,
+                    "engine": self.executor.cluster
+                    or ("1 process" if jobs == 1 else f"{jobs} processes"),
+                    "variants": self.plan.variants,
+                    "pieces": [piece.key for piece in self.plan.pieces],
+                    "notes": self.plan.notes,
+                }
+            )
+
+        self.onlooker.planned(len(self.plan.pieces), kept_count)
+        describe(None)
         try:
-            for left in reversed(range(self.retries + 1)):
-                pieces = [
-                    piece
-                    for share, shared in self.shares(pieces)
-                    for piece in self.run_once(shared, share, is_last=left == 0)
-                ]
+            for left in reversed(range(retries + 1)):
+                pieces = list(self._run_once(pieces, is_last=left == 0))
         except KeyboardInterrupt:
             return True
         finally:
             with contextlib.suppress(GraphDoctorError):
-                self.folder.describe(self.content(len(kept), time.monotonic() - self.begun))
+                describe(time.monotonic() - began)
         return False
 
-    def content(self, kept: int, seconds: float | None) -> dict[str, Any]:
-        """Return what ``survey.json`` holds."""
-        options = {
-            **values_of(self.survey.options, "bench", "thorough", "export", "fix", "timeout_s"),
-            "memory_gib": self.survey.options.memory,
-            "retries": self.retries,
-            **values_of(self.share, "cpus", "gpus"),
-        }
-        jobs = self.executor.jobs
-        return {
-            "name": self.survey.name,
-            "started": self.started,
-            "seconds": seconds,
-            "made": self.made_count,
-            "kept": kept,
-            "options": {
-                name: value for name, value in options.items() if value not in (None, False)
-            },
-            "shard": self.survey.shard_text,
-            "engine": self.executor.cluster or ("1 process" if jobs == 1 else f"{jobs} processes"),
-            "variants": self.plan.variants,
-            "pieces": [piece.key for piece in self.plan.pieces],
-            "notes": self.plan.notes,
-        }
-
-    def shares(self, pieces: list[SurveyPiece]) -> Iterator[tuple[Share, list[SurveyPiece]]]:
-        """Give GPUs to pieces on CUDA alone, unless the user says otherwise."""
-        if self.survey.options.gpus is not None:
-            yield self.share, pieces
-            return
-        cuda = [piece for piece in pieces if (piece.spec.device or "").startswith("cuda")]
-        yield replace(self.share, gpus=None), [piece for piece in pieces if piece not in cuda]
-        yield self.share, cuda
-
-    def run_once(
-        self, pieces: Sequence[SurveyPiece], share: Share, *, is_last: bool
-    ) -> Iterator[SurveyPiece]:
+    def _run_once(self, pieces: Sequence[SurveyPiece], *, is_last: bool) -> Iterator[SurveyPiece]:
         """Run pieces; yield those to run again."""
-        if not pieces:
-            return
+        # GPUs are for pieces on CUDA alone, unless the user says otherwise.
+        is_shared = self.survey.options.gpus is not None
+        batches = grouped(
+            (is_shared or (piece.spec.device or "").startswith("cuda"), piece) for piece in pieces
+        )
+        for has_gpus, batch in sorted(batches.items()):
+            share = self.share if has_gpus else replace(self.share, gpus=None)
 
-        def begin(index: int, slot: str) -> None:
-            self.onlooker.began(pieces[index].key, slot if share.cpus or share.gpus else None)
+            def begin(
+                index: int, slot: str, batch: list[SurveyPiece] = batch, share: Share = share
+            ) -> None:
+                self.onlooker.began(batch[index].key, slot if share.cpus or share.gpus else None)
 
-        outcomes = self.executor.run(run_piece, pieces, share=share, on_begin=begin)
-        # Closed at once if a row can't be kept: the workers end then.
-        with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
-            for index, outcome in outcomes:
-                piece = pieces[index]
-                if isinstance(outcome, Failure):
-                    outcome = _lost(piece, outcome)  # noqa: PLW2901
-                row = self.keep(piece, outcome)
-                if row.status in _RUN_AGAIN and not is_last:
-                    self.onlooker.retrying(row.key, row.status)
-                    yield piece
-                else:
-                    self.made_count += 1
-                    self.onlooker.finished(row)
+            outcomes = self.executor.run(run_piece, batch, share=share, on_begin=begin)
+            # Closed at once if a row can't be kept: the workers end then.
+            with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
+                for index, outcome in outcomes:
+                    row = self._kept(batch[index], outcome)
+                    if row.status in _RUN_AGAIN and not is_last:
+                        self.onlooker.retrying(row.key, row.status)
+                        yield batch[index]
+                    else:
+                        self.made_count += 1
+                        self.onlooker.finished(row)
 
-    def keep(self, piece: SurveyPiece, result: PieceResult) -> SurveyRow:
+    def _kept(self, piece: SurveyPiece, outcome: PieceResult | Failure) -> SurveyRow:
         """Keep a result; return its row with what earlier attempts came to."""
-        row = result.row
+        if isinstance(outcome, Failure):
+            reason, trace = outcome.reason, cut(outcome.details)
+            error = f"{reason[:1].upper()}{reason[1:]}."
+            row = piece.row({}, status="lost", error=error, traceback=trace, seconds=0.0)
+            outcome = PieceResult(row, piece.plan)
+        row = outcome.row
         earlier = self.attempts.setdefault(row.key, [])
         if earlier:
             row = row.replace(
@@ -230,21 +225,15 @@ class _Run:
                 earlier=tuple(attempt.status for attempt in earlier),
                 seconds=row.seconds + sum(attempt.seconds for attempt in earlier),
             )
-        earlier.append(result.row)
+        earlier.append(outcome.row)
         path = Path(piece.spec.target)
         # A node that doesn't share our file system wrote it there.
         with contextlib.suppress(OSError):
-            if result.program is not None and not path.is_file():
+            if outcome.program is not None and not path.is_file():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(result.program, encoding="utf-8")
-        self.folder.add(replace(result, row=row))
+                path.write_text(outcome.program, encoding="utf-8")
+        self.folder.add(replace(outcome, row=row))
         return row
-
-
-def _lost(piece: SurveyPiece, failure: Failure) -> PieceResult:
-    error = f"{failure.reason[:1].upper()}{failure.reason[1:]}."
-    row = piece.row({}, status="lost", error=error, traceback=cut(failure.details), seconds=0.0)
-    return PieceResult(row, piece.plan)
 
 
 # On disk.

@@ -10,10 +10,9 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.base import grouped
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.diagnosis import SEVERITIES
 from graphdoctor.facts.survey import (
     SURVEY_STATUSES,
@@ -134,13 +133,12 @@ def shared_export_causes(rows: Iterable[SurveyRow]) -> tuple[SharedCause, ...]:
 
 
 def _shared(keyed: Iterable[tuple[Hashable, _RowCause]]) -> tuple[SharedCause, ...]:
-    return tuple(sorted(map(_shared_cause, grouped(keyed).values()), key=_rank))
+    def rank(cause: SharedCause) -> tuple[object, ...]:
+        is_minor, cost = cause.severity == "info", cause.call_us or 0.0
+        name = (cause.code, cause.file, cause.function)
+        return (is_minor, -len(cause.targets), -cause.eager_frames, -cost, *name)
 
-
-def _rank(cause: SharedCause) -> tuple[object, ...]:
-    is_minor, cost = cause.severity == "info", cause.call_us or 0.0
-    name = (cause.code, cause.file, cause.function)
-    return (is_minor, -len(cause.targets), -cause.eager_frames, -cost, *name)
+    return tuple(sorted(map(_shared_cause, grouped(keyed).values()), key=rank))
 
 
 def _shared_cause(pairs: Sequence[_RowCause]) -> SharedCause:
@@ -148,40 +146,30 @@ def _shared_cause(pairs: Sequence[_RowCause]) -> SharedCause:
     # The first of those on the line that most rows have.
     location = Counter(cause.location for cause in causes).most_common(1)[0][0]
     usual = next(cause for cause in causes if cause.location == location)
-    order = list(dict.fromkeys((cause.file, cause.function) for cause in causes))
-    by_place = sorted(
-        causes, key=lambda cause: (order.index((cause.file, cause.function)), cause.line)
-    )
+    by_function = grouped(((cause.file, cause.function), cause) for cause in causes)
+    for group in by_function.values():
+        group.sort(key=lambda cause: cause.line)
+    lines = (cause.line for cause in by_function[usual.file, usual.function])
+    places = (cause.location for group in by_function.values() for cause in group)
     fixed = min(causes, key=lambda cause: (cause.fix is None, cause.fix_verdict != "verified"))
-    values: dict[str, Any] = {
-        **vars(usual),
-        "severity": min((cause.severity for cause in causes), key=SEVERITIES.index),
-    }
+    verified = (
+        row.name
+        for row, cause in pairs
+        if (cause.fix_verdict, cause.fix) == ("verified", fixed.fix)
+    )
+    values = {**vars(usual), **values_of(fixed, "fix", "fix_verdict", "diff")}
     for name in ("call_us", "compile_s", "count", "eager_frames"):
         measured = [getattr(cause, name) for cause in causes if getattr(cause, name) is not None]
         values[name] = sum(measured) if measured else None
-    for name in ("fix", "fix_verdict", "diff"):
-        values[name] = getattr(fixed, name)
+    values["severity"] = min((cause.severity for cause in causes), key=SEVERITIES.index)
     return SharedCause(
         **values,
-        lines=tuple(
-            dict.fromkeys(
-                cause.line
-                for cause in by_place
-                if (cause.file, cause.function) == (usual.file, usual.function)
-            )
-        ),
-        functions=len(order),
-        places=tuple(dict.fromkeys(cause.location for cause in by_place)),
+        lines=tuple(dict.fromkeys(lines)),
+        functions=len(by_function),
+        places=tuple(dict.fromkeys(places)),
         targets=tuple(dict.fromkeys(row.name for row, _ in pairs)),
         rows=len({row.key for row, _ in pairs}),
-        fix_verified=tuple(
-            dict.fromkeys(
-                row.name
-                for row, cause in pairs
-                if (cause.fix_verdict, cause.fix) == ("verified", fixed.fix)
-            )
-        ),
+        fix_verified=tuple(dict.fromkeys(verified)),
     )
 
 
@@ -218,20 +206,25 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
                 variants[variant.name] = merged.replace(torch=None)
     twice = sum(len(report.rows) for report in reports) - len(rows)
     kept = sum(report.kept for report in reports)
-    times = [report.seconds for report in reports]
-    seconds = None if None in times else sum(time for time in times if time is not None)
+    times = [report.seconds for report in reports if report.seconds is not None]
+    seconds = sum(times) if len(times) == len(reports) else None
+    options = {
+        name: value
+        for name, value in first.options.items()
+        if all(report.options.get(name) == value for report in others)
+    }
     shard, notes = _merged_shard(reports)
-    notes += [*_differences(reports), *(note for report in reports for note in report.notes)]
+    notes += _differences(reports)
+    if differing := {name for report in reports for name in report.options} - options.keys():
+        names = ", ".join(sorted(differing))
+        notes.append(f"The parts were measured with different options: {names}.")
+    notes += (note for report in reports for note in report.notes)
     engines = [report.engine for report in reports if report.engine is not None]
     made = max(len(rows) - kept, 0)
     return first.replace(
         started=min(report.started for report in reports),
         seconds=seconds,
-        options={
-            name: value
-            for name, value in first.options.items()
-            if all(_has(report, name, value) for report in reports)
-        },
+        options=options,
         shard=shard,
         engine=", ".join(dict.fromkeys(engines)) or None,
         variants=tuple(variants.values()),
@@ -272,14 +265,3 @@ def _differences(reports: Sequence[SurveyReport]) -> Iterator[str]:
         if any(side != stated[0] for side in stated):
             texts = sorted({str(value) for side in stated for value in side})
             yield f"The parts have different {what}: {', '.join(texts)}."
-    names = sorted({name for report in reports for name in report.options})
-    first = reports[0].options
-    differing = [
-        name for name in names if not all(_has(report, name, first.get(name)) for report in reports)
-    ]
-    if differing:
-        yield f"The parts were measured with different options: {', '.join(differing)}."
-
-
-def _has(report: SurveyReport, name: str, value: object) -> bool:
-    return name in report.options and report.options[name] == value
