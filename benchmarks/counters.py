@@ -22,7 +22,7 @@ from benchmarks.overhead import graphdoctor
 from benchmarks.process import run
 from benchmarks.rows import Share
 from graphdoctor.facts.profile import BoundBy
-from graphdoctor.studies.profile.lines import kernel_runs
+from graphdoctor.studies.profile.report import kernel_runs
 from graphdoctor.trace.reader import read_recording
 
 _HERE = Path(__file__).resolve().parent

@@ -68,7 +68,7 @@ def cure(
         if refused is not None and diagnosis.findings and (file := request.target.file) is not None:
             content = Path(file).read_bytes()
             refused([FileChange(Path(file), content, content)])
-        cured = search(
+        report, changes = search(
             request,
             recorded.folder,
             diagnosis,
@@ -78,14 +78,11 @@ def cure(
             budget_s=budget,
             is_cold=is_cold,
         )
-    output.write(cured.report)
+    output.write(report)
     if is_applied:
-        write(cured.changes, force=common.force)
+        write(changes, force=common.force)
         if not common.quiet:
-            say(
-                *[f"Wrote {change.path}" for change in cured.changes]
-                or ["There is nothing to write."]
-            )
+            say(*[f"Wrote {change.path}" for change in changes] or ["There is nothing to write."])
     tell_place(recorded.made)
-    if cured.report.best is None:
+    if report.best is None:
         raise typer.Exit(EXIT_FAILED)

@@ -17,7 +17,7 @@ from graphdoctor.commands.options import (
 from graphdoctor.commands.running import begin, finish, recording_of
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.diagnosed import diagnose_recording
-from graphdoctor.studies.ranks.rank import check_one_rank
+from graphdoctor.studies.ranks.job import check_one_rank
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import GUARDS
 

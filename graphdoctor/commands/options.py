@@ -239,7 +239,7 @@ class ExecutorOptions:
 
     def executor(self) -> Executor:
         """Return the executor that reads logs."""
-        from graphdoctor.executors.choice import executor_for
+        from graphdoctor.executors.local import executor_for
 
         return executor_for(jobs=self.reading_jobs, on=self.on)
 

@@ -13,10 +13,10 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.running import begin, finish, recording_of
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.choice import executor_for
+from graphdoctor.executors.local import executor_for
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
-from graphdoctor.studies.ranks.rank import check_one_rank
+from graphdoctor.studies.ranks.job import check_one_rank
 from graphdoctor.trials.launch.request import Request, Variation
 from graphdoctor.views.formats import RECOMPILES, VARIATIONS
 

@@ -24,7 +24,7 @@ from graphdoctor.commands.running import project_settings
 from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.spec import option
 from graphdoctor.studies.documents import JOB
-from graphdoctor.studies.ranks.rank import several_ranks
+from graphdoctor.studies.ranks.job import several_ranks
 from graphdoctor.views.formats import DIAGNOSIS
 
 _PAGE = Path("graphdoctor-report.html")

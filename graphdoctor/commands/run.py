@@ -29,7 +29,7 @@ from graphdoctor.commands.running import (
 )
 from graphdoctor.commands.terminal import Color, complain, console_of, reported, say
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.choice import executor_for
+from graphdoctor.executors.local import executor_for
 from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.spec import option

@@ -28,8 +28,8 @@ from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
 from graphdoctor.commands.survey_progress import SurveyProgress
 from graphdoctor.commands.terminal import Color
 from graphdoctor.errors import GraphDoctorError, os_errors
-from graphdoctor.executors.choice import executor_for
 from graphdoctor.executors.executor import Environment, Executor, Share
+from graphdoctor.executors.local import executor_for
 from graphdoctor.executors.machine import cores, gpus
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.spec import RunSpec, option

@@ -11,9 +11,8 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import on_ray
-from graphdoctor.executors.choice import executor_for
 from graphdoctor.executors.executor import Environment
-from graphdoctor.executors.local import Local
+from graphdoctor.executors.local import Local, executor_for
 from graphdoctor.executors.machine import cores
 from graphdoctor.executors.on_ray import OnRay
 from tests.each import for_each
@@ -80,7 +79,7 @@ def test_an_error_of_rays_is_one_line(text: str, summary: str) -> None:
 
 def test_choosing_imports_neither_ray_nor_torch() -> None:
     code = (
-        "import sys; from graphdoctor.executors.choice import executor_for\n"
+        "import sys; from graphdoctor.executors.local import executor_for\n"
         "executor_for(on='ray'); executor_for()\n"
         "print(sorted({'ray', 'torch', 'pydantic', 'rich'} & set(sys.modules)))"
     )

@@ -17,24 +17,31 @@ from pathlib import Path
 
 from graphdoctor.facts.bench import (
     BENCH_PARTS,
+    CUDA_GRAPH_MODES,
+    CUDA_GRAPH_OPTION,
+    EAGER,
     BenchPart,
     BenchReport,
+    BenchVerdict,
+    Noise,
     Stages,
     Sweep,
     SweepPoint,
     Throughput,
     Variant,
+    asks_for_cuda_graphs,
 )
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import CaptureGap, Recording
 from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.rules.kernels import TensorFloatOff
+from graphdoctor.rules.recompiles import RecompileLimit
 from graphdoctor.studies.bench.looks import Look, launched, reasons, with_counts
 from graphdoctor.studies.bench.side_by_side import SideBySide, Way
 from graphdoctor.studies.bench.stages import Subject, follow
 from graphdoctor.studies.bench.variants import Sizes, VariantSpec, name_of, variants_of
-from graphdoctor.studies.bench.verdict import verdict
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup, last_events
 from graphdoctor.trials.launch.recorded import fitting
@@ -42,6 +49,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.version import __version__
+from graphdoctor.views.answers import bench_text, sweep_text
 
 _FOLDER = "bench"
 """Below a recording: the recordings of its variants."""
@@ -166,8 +174,13 @@ class _Bench:
         diagnosis = diagnosis or diagnose_recording(self.recording).diagnosis
         variants = self._variants(others)
         if own is not None:
+            # The user's own way, with what its recording says.
+            cuda_graphs = diagnosis.recording.cuda_graphs
             variants = tuple(
-                _recorded(variant, diagnosis)
+                with_counts(variant, diagnosis).replace(
+                    cuda_graphs=cuda_graphs if variant.status == "ok" else None,
+                    findings=reasons(diagnosis, None),
+                )
                 if variant.name == own.name and variant.graphs is None
                 else variant
                 for variant in variants
@@ -255,9 +268,87 @@ class _Bench:
                 self.gaps.setdefault(gap, []).append(name)
 
 
-def _recorded(variant: Variant, diagnosis: Diagnosis) -> Variant:
-    """The user's own way, with what its recording says."""
-    return with_counts(variant, diagnosis).replace(
-        cuda_graphs=diagnosis.recording.cuda_graphs if variant.status == "ok" else None,
-        findings=reasons(diagnosis, None),
-    )
+# The answer.
+
+
+_SAME_COMPILE_TIME = 1.1
+"""Compile times this close are no reason to prefer a variant: each was measured once."""
+
+
+def verdict(
+    variants: Sequence[Variant],
+    noise: Noise | None,
+    sweep: Sweep | None = None,
+    *,
+    has_results: bool = True,
+) -> BenchVerdict:
+    """The answer.
+
+    Args:
+        variants: All ways to run the program, eager mode first.
+        noise: How steady the machine was; None if that is unknown.
+        sweep: The program with several sizes; None if none were asked for. It is what the answer is
+            about then.
+        has_results: Results were compared, so that it is news if they couldn't be.
+    """
+    if sweep is not None:
+        points = sorted(sweep.points, key=lambda point: point.size)
+        best = next((point.best for point in reversed(points) if point.best is not None), None)
+        return BenchVerdict(text=sweep_text(sweep), best=best)
+    eager, *others = variants
+    decided = BenchVerdict(text="", best=EAGER if eager.status == "ok" else None)
+    if decided.best is not None and others:
+        decided = _with_best(_with_waiting(decided, eager, others), others)
+    return decided.replace(text=bench_text(decided, variants, noise, has_results=has_results))
+
+
+def _with_best(decided: BenchVerdict, others: Sequence[Variant]) -> BenchVerdict:
+    """Add the fastest variant: of those whose intervals overlap with its own, the one that compiles
+    fastest, and of those that compile about as fast the first, which changes least; else what holds
+    the best one back.
+    """
+    right = [variant for variant in others if variant.status == "ok"]
+    faster = [variant for variant in right if variant.judgement == "faster" and variant.speedup]
+    if faster:
+        best = max(faster, key=_ratio)
+        low = best.speedup.low if best.speedup else 0.0
+        tied = [variant for variant in faster if variant.speedup and variant.speedup.high >= low]
+        compile_s = [variant.compile_s for variant in tied if variant.compile_s is not None]
+        if len(compile_s) == len(tied):
+            limit_s = _SAME_COMPILE_TIME * min(compile_s)
+            best = next(variant for variant in tied if (variant.compile_s or 0.0) <= limit_s)
+        alike = tuple(variant.name for variant in tied if variant is not best)
+        return decided.replace(best=best.name, alike=alike)
+    timed = [variant for variant in right if variant.judgement != "unknown"]
+    for finding in max(timed, key=_ratio).findings if timed else ():
+        cost, has_eager = finding.cost, bool(finding.effects.eager_frames)
+        # About steady calls, and not about those of eager mode as well. A recompile takes time only
+        # while torch compiles, unless it ends in eager.
+        is_slow = not finding.changes or has_eager
+        if cost is not None and (cost.call_us is not None or cost.compile_s is not None):
+            is_slow = cost.call_us is not None
+        if finding.code == RecompileLimit.code or (is_slow and finding.code != TensorFloatOff.code):
+            return decided.replace(held_back=finding)
+    return decided
+
+
+def _with_waiting(decided: BenchVerdict, eager: Variant, others: Sequence[Variant]) -> BenchVerdict:
+    """Add a variant whose call waits for its host, and a variant to try for that."""
+    timed = [variant for variant in others if variant.status == "ok" and variant.time_us]
+    in_graphs = [variant for variant in timed if asks_for_cuda_graphs(variant.arguments)]
+    waiting = [variant for variant in in_graphs or timed if variant.waits_for_host]
+    if not waiting or eager.time_us is None:
+        return decided
+    least = min(waiting, key=lambda variant: variant.device_us or 0.0)
+    arguments, untried = least.arguments, f"mode={CUDA_GRAPH_MODES[0]}"
+    if arguments.get("backend", "inductor") != "inductor":
+        untried = f"backend=inductor {untried}"
+    elif arguments.get("options"):
+        # torch.compile takes a mode or options.
+        untried = f"option.{CUDA_GRAPH_OPTION}=true"
+    is_tried = any(asks_for_cuda_graphs(variant.arguments) for variant in others)
+    return decided.replace(waits=least.name, untried=None if is_tried else untried)
+
+
+def _ratio(variant: Variant) -> float:
+    return variant.speedup.ratio if variant.speedup is not None else 0.0

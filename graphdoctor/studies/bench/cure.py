@@ -60,14 +60,6 @@ fast."""
 _QUICKER_S = 1.0
 
 
-@dataclass(frozen=True)
-class Cure:
-    """The answer of a search, and the edits that it needs."""
-
-    report: CureReport
-    changes: tuple[FileChange, ...]
-
-
 def cure(
     request: Request,
     recording: Path,
@@ -78,8 +70,8 @@ def cure(
     *,
     budget_s: float,
     is_cold: bool = False,
-) -> Cure:
-    """Search; the recording's folder holds the answer.
+) -> tuple[CureReport, tuple[FileChange, ...]]:
+    """Search: the answer, which the recording's folder holds, and the edits that it needs.
 
     ``options``: which fixes to try; ``budget_s``: seconds after which nothing more is tried;
     ``is_cold``: with starts from an empty cache.
@@ -113,19 +105,20 @@ def cure(
         )
         search = _Search(ways, recording / _FOLDER, setup, began + budget_s)
         best_way = search.run(candidates)
-    eager, as_it_was, recorded = (
+    recorded, eager, as_it_was = (
+        diagnosis.recording,
         ways.variant(ways.eager),
         search.variant(search.own),
-        diagnosis.recording,
     )
     if AS_IT_WAS not in search.looks:
         as_it_was = as_it_was.replace(findings=reasons(diagnosis, None))
-    is_same = best_way is search.own
-    cured = None if is_same else search.variant(best_way).replace(name=CURED)
+    cured, needed = None, None
+    if best_way is not search.own:
+        cured = search.variant(best_way).replace(name=CURED)
     best = best_of(eager, as_it_was, cured, ways.noise)
     changes = best_way.spec.changes if best == CURED else {}
-    is_fixed = treated is not None and best == CURED and best_way.program == treated.program
-    needed = treated if is_fixed and treated and treated.treatment.after is not None else None
+    if treated is not None and treated.treatment.after is not None and best == CURED:
+        needed = treated if best_way.program == treated.program else None
     report = CureReport(
         graphdoctor_version=__version__,
         environment=recorded.environment,
@@ -148,7 +141,7 @@ def cure(
     )
     report = report.replace(text=cure_text(report, search.floor_us))
     write_fact(report, recording / CURE_FILE)
-    return Cure(report, needed.changes if needed else ())
+    return report, needed.changes if needed else ()
 
 
 @dataclass
@@ -201,18 +194,18 @@ class _Search:
         return variant if look is None else look.shown(variant)
 
     def _step(self, best: Way, spec: VariantSpec, program: Program | None) -> Way:
-        began = time.monotonic()
+        began, step = time.monotonic(), CureStep(name=spec.name, outcome="failed")
         if began + self.longest_s > self.deadline:
-            step = CureStep(name=spec.name, outcome="skipped", reason="time was up", is_late=True)
+            step = step.replace(outcome="skipped", reason="time was up", is_late=True)
             return self._decided(step, best)
         name = f"{len(self.steps) + 1} {spec.name}"
         changes = {**best.spec.changes, **spec.changes}
         way = Way(VariantSpec(name, changes), program or best.program)
         self.ways.start([way])
-        step = self._judged(CureStep(name=spec.name, outcome="failed"), best, way)
+        cold_s, before_s = (self.ways.added_s(started.cold) for started in (way, best))
+        step = step.replace(compile_cold_s=cold_s, compile_before_s=before_s)
+        step = self._judged(step, best, way)
         self.longest_s = max(self.longest_s, time.monotonic() - began)
-        added_s = self.ways.added_s
-        step = step.replace(compile_cold_s=added_s(way.cold), compile_before_s=added_s(best.cold))
         kept, over = (way, best) if step.outcome == "kept" else (best, way)
         self._decided(step, kept)
         # The user's own way stays until the end, to be timed beside the best one.
@@ -233,23 +226,21 @@ class _Search:
             judgement = judged(step.speedup, self.ways.noise)
             if judgement == "slower":
                 return step.replace(outcome="slower")
-            if judgement != "faster" and not self._is_quicker(best, way):
+            # None if cold starts aren't measured.
+            cold_s, before_s = step.compile_cold_s, step.compile_before_s
+            is_quicker = (
+                cold_s is not None
+                and before_s is not None
+                and cold_s <= _QUICKER * before_s
+                and before_s - cold_s >= _QUICKER_S
+            )
+            if judgement != "faster" and not is_quicker:
                 return step.replace(outcome="no gain")
         verdict = self._look(way).verdict
         if not verdict.correct:
             reason = reasons_text(verdict.reasons) or "its results couldn't be compared"
             return step.replace(outcome="wrong", reason=reason)
         return step.replace(outcome="kept")
-
-    def _is_quicker(self, best: Way, way: Way) -> bool:
-        # None if cold starts aren't measured.
-        after_s, before_s = self.ways.added_s(way.cold), self.ways.added_s(best.cold)
-        return (
-            after_s is not None
-            and before_s is not None
-            and after_s <= _QUICKER * before_s
-            and before_s - after_s >= _QUICKER_S
-        )
 
     @cached_property
     def _reference(self) -> Reference:

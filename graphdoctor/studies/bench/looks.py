@@ -40,42 +40,38 @@ _RUN = "GD9"
 
 
 def reasons(diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[Finding, ...]:
-    """Choose the findings that make a variant slower than it could be, at most five.
+    """Choose the findings that make a variant slower than it could be, at most five: what takes time
+    of each call first, by how much; then what is known to, then what only takes compile time.
 
     ``kernels``: of its steady call; None if they weren't measured.
     """
-    about_speed = [finding for finding in diagnosis.findings if _is_about_speed(finding)]
-    return tuple(sorted(about_speed, key=lambda finding: _rank(finding, diagnosis, kernels))[:MOST])
-
-
-def _is_about_speed(finding: Finding) -> bool:
-    if finding.code.startswith(_RUN) or finding.code in _ABOUT_STARTS:
-        return False
-    share = None if finding.cost is None else finding.cost.share
-    return share is None or share >= _MIN_SHARE or bool(finding.effects.eager_frames)
-
-
-def _rank(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[int, float]:
-    """Sort key: what takes time of each call, by how much; then what is known to, then what only
-    takes compile time.
-    """
-    call_us = _call_us(finding, diagnosis, kernels)
-    if call_us:
-        return (0, -call_us)
-    if finding.effects.eager_frames or finding.severity == "error":
-        return (1, -finding.count)
-    compile_s = None if finding.cost is None else finding.cost.compile_s
-    return (2, -finding.count) if compile_s is None else (3, -compile_s)
-
-
-def _call_us(finding: Finding, diagnosis: Diagnosis, kernels: KernelShare | None) -> float | None:
-    """The part of a steady call that the finding is about, in microseconds; None if unknown."""
-    if finding.cost is not None and finding.cost.call_us is not None:
-        return finding.cost.call_us
+    ranked: list[tuple[tuple[int, float], Finding]] = []
     guards = diagnosis.recording.guards
-    if finding.code == GuardOverhead.code and guards is not None and guards.call_us is not None:
-        return (guards.known_share or 0.0) * guards.call_us
-    return kernels.library_us if finding.code == LibraryCalls.code and kernels is not None else None
+    for finding in diagnosis.findings:
+        cost, has_eager = finding.cost, bool(finding.effects.eager_frames)
+        share = None if cost is None else cost.share
+        is_small = share is not None and share < _MIN_SHARE and not has_eager
+        if finding.code.startswith(_RUN) or finding.code in _ABOUT_STARTS or is_small:
+            continue
+        # Microseconds of a steady call that the finding is about; None if unknown.
+        call_us = None if cost is None else cost.call_us
+        if call_us is not None:
+            pass
+        elif finding.code == GuardOverhead.code and guards is not None and guards.call_us:
+            call_us = (guards.known_share or 0.0) * guards.call_us
+        elif finding.code == LibraryCalls.code and kernels is not None:
+            call_us = kernels.library_us
+        if call_us:
+            rank = (0, -call_us)
+        elif has_eager or finding.severity == "error":
+            rank = (1, -float(finding.count))
+        elif cost is None or cost.compile_s is None:
+            rank = (2, -float(finding.count))
+        else:
+            rank = (3, -cost.compile_s)
+        ranked.append((rank, finding))
+    ranked.sort(key=lambda pair: pair[0])
+    return tuple(finding for _, finding in ranked[:MOST])
 
 
 @dataclass(frozen=True)

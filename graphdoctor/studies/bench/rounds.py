@@ -36,8 +36,8 @@ processes do."""
 
 _NOISY_RATIO = 0.05
 _NOISY_SPREAD = 0.2
-_NEAR = 0.1
-"""More than two processes that run the same differ by, as a share."""
+NEAR = 0.1
+"""More than two processes that run the same differ by, as a difference of logarithms."""
 
 _PRECISE = 0.01
 """Ends of an interval this close to the ratio are close enough."""
@@ -53,10 +53,6 @@ class Turns:
     call_count: int = 0
     peak_memory_bytes: int | None = None
 
-    def call_times(self) -> CallTimes | None:
-        """All its calls; None if there was no turn."""
-        return CallTimes.of(self.times_us, self.call_count)
-
     @property
     def best_us(self) -> list[float]:
         """Its shortest rounds."""
@@ -66,10 +62,6 @@ class Turns:
     def is_best_known(self) -> bool:
         """Return whether these agree."""
         return self.best_us[-1] <= (1 + PROCESSES_DIFFER) * self.best_us[0]
-
-    def alone_times(self) -> CallTimes | None:
-        """Its calls that were each waited for; None where that is the same."""
-        return CallTimes.of(self.alone_us)
 
 
 def time_rounds(
@@ -147,10 +139,10 @@ def speedup(turns: Turns, reference: Turns, *, is_of_best: bool = False) -> Spee
 def _is_enough(
     timed: Mapping[str, Turns], running: list[str], reference: str, *, is_precise: bool
 ) -> bool:
-    others = [name for name in running if name != reference]
+    others = [timed[name] for name in running if name != reference]
     if not is_precise:
-        return all(is_decided(_ratios(timed[name], timed[reference])) for name in others)
-    ratios = [speedup(timed[name], timed[reference]) for name in others]
+        return all(is_decided(_ratios(turns, timed[reference])) for turns in others)
+    ratios = [speedup(turns, timed[reference]) for turns in others]
     return all(
         ratio is not None
         and ratio.high - ratio.ratio <= _PRECISE * ratio.ratio >= ratio.ratio - ratio.low
@@ -172,17 +164,6 @@ def noise_of(times: CallTimes | None, beside: Speedup | None) -> Noise | None:
     ratio = None if beside is None else beside.ratio
     is_noisy = spread > _NOISY_SPREAD or (ratio is not None and abs(math.log(ratio)) > _NOISY_RATIO)
     return Noise(ratio=ratio, spread=spread, is_noisy=is_noisy)
-
-
-def needs_twin(ratio: Speedup | None) -> bool:
-    """Return whether two processes that run the same may differ by as much, so that a second one in
-    eager mode must say.
-    """
-    return (
-        judged(ratio, None) in ("faster", "slower")
-        and ratio is not None
-        and abs(math.log(ratio.ratio)) < _NEAR
-    )
 
 
 def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
@@ -207,18 +188,13 @@ def break_even(
     """After how many calls compiling has paid; None if it never does, or something is unknown."""
     if compile_s is None or eager_us is None or speedup is None:
         return None
-    ratios = (speedup.ratio, speedup.high, speedup.low)
-    calls, soonest, latest = (_calls(compile_s, eager_us, ratio) for ratio in ratios)
-    return (
-        None
-        if calls is None or soonest is None
-        else BreakEven(calls=calls, low=soonest, high=latest)
-    )
 
+    def calls(ratio: float) -> int | None:
+        saved_s = eager_us / 1e6 * (1 - 1 / ratio)
+        # Rounded first: 50,000.000000000001 calls are 50,000.
+        return math.ceil(round(max(compile_s, 0.0) / saved_s, 6)) if saved_s > 0 else None
 
-def _calls(compile_s: float, eager_us: float, ratio: float) -> int | None:
-    saved_s = eager_us / 1e6 * (1 - 1 / ratio)
-    if saved_s <= 0:
+    count, soonest = calls(speedup.ratio), calls(speedup.high)
+    if count is None or soonest is None:
         return None
-    # Rounded first: 50,000.000000000001 calls are 50,000.
-    return math.ceil(round(max(compile_s, 0.0) / saved_s, 6))
+    return BreakEven(calls=count, low=soonest, high=calls(speedup.low))

@@ -16,6 +16,7 @@ that nothing disturbs what is being timed:
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,10 +33,10 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import BenchStart, BenchTime
 from graphdoctor.studies.bench.rounds import (
     BEST,
+    NEAR,
     Turns,
     break_even,
     judged,
-    needs_twin,
     noise_of,
     speedup,
     time_rounds,
@@ -115,7 +116,8 @@ class Way:
     @property
     def times(self) -> CallTimes | None:
         """Times of its calls; None if it wasn't timed."""
-        return None if self.turns is None else self.turns.call_times()
+        turns = self.turns or Turns()
+        return CallTimes.of(turns.times_us, turns.call_count)
 
     @property
     def call_us(self) -> float | None:
@@ -191,7 +193,7 @@ class SideBySide:
         steady.
         """
         self.say("running eager mode")
-        probe = self._probe(self.eager, "timed", is_start_timed=True)
+        probe = self._probe(self.eager, "timed")
         meanwhile()
         self.eager.cold = self.eager.warm = self._settled(self.eager, probe)
 
@@ -222,20 +224,13 @@ class SideBySide:
             cache = self.caches / way.slug if self.is_cold else None
             if not self.is_cold or (way.cold is not None and way.cold["is_steady"]):
                 self.say(f"{'restarting' if self.is_cold else 'compiling'} {way.name}")
-                probe = self._probe(way, "timed", cache=cache, is_start_timed=True)
-                way.warm = self._settled(way, probe)
+                way.warm = self._settled(way, self._probe(way, "timed", cache=cache))
 
     def end(self, ways: Sequence[Way]) -> None:
         """Let their processes end."""
         for way in ways:
             if (probe := self._running.pop(way.name, None)) is not None:
                 probe.end()
-
-    def _start_twin(self) -> None:
-        if self.eager.is_steady and _TWIN not in self._running:
-            self.say("running eager mode once more")
-            twin = Way(replace(self.eager.spec, name=_TWIN), self.program)
-            self._settled(twin, self._probe(twin, "timed"))
 
     def _settled(self, way: Way, probe: ServedProbe) -> BenchStart | None:
         start = cast("BenchStart | None", probe.answer())
@@ -246,22 +241,21 @@ class SideBySide:
         return start
 
     def _probe(
-        self, way: Way, ending: str, *, cache: Path | None = None, is_start_timed: bool = False
+        self, way: Way, ending: str, *, cache: Path | None = None, is_start_timed: bool = True
     ) -> ServedProbe:
         """A process that runs a program as its user would, and times its steady call when it is
         asked; ``cache``: its own cache on disk.
         """
-        return self._served(
-            partial(
-                self.replays.serve,
-                way.program,
-                f"{way.slug}-{ending}",
-                is_eager=way.spec.is_eager,
-                cache=cache,
-                spec=way.spec.changes,
-                is_start_timed=is_start_timed or cache is not None,
-            )
+        start = partial(
+            self.replays.serve,
+            way.program,
+            f"{way.slug}-{ending}",
+            is_eager=way.spec.is_eager,
+            cache=cache,
+            spec=way.spec.changes,
+            is_start_timed=is_start_timed,
         )
+        return self._served(start)
 
     def _served(self, start: Callable[[int], ProbeExit]) -> ServedProbe:
         probe = ServedProbe(start, self._stack.enter_context(ThreadPoolExecutor(max_workers=1)))
@@ -294,17 +288,26 @@ class SideBySide:
         """Time those that run until it is known which are faster, or precisely; beside eager
         mode's second process if need be.
         """
-        if is_precise:
-            self._start_twin()
-        self._time(ways, is_precise=is_precise)
-        kinds = (False, self.eager.uses_cuda)
-        if not is_precise and any(
-            needs_twin(replace(way, is_of_best=is_of_best).speedup)
-            for way in ways
-            for is_of_best in kinds
-        ):
-            self._start_twin()
+        if not is_precise:
             self._time(ways, is_precise=False)
+            ratios = (
+                replace(way, is_of_best=is_of_best).speedup
+                for way in ways
+                for is_of_best in (False, self.eager.uses_cuda)
+            )
+            # Two processes that run the same may differ by as much, so that a second one in eager
+            # mode must say.
+            if not any(
+                judged(ratio, None) in ("faster", "slower") and abs(math.log(ratio.ratio)) < NEAR
+                for ratio in ratios
+                if ratio is not None
+            ):
+                return
+        if self.eager.is_steady and _TWIN not in self._running:
+            self.say("running eager mode once more")
+            twin = Way(replace(self.eager.spec, name=_TWIN), self.program)
+            self._settled(twin, self._probe(twin, "timed", is_start_timed=False))
+        self._time(ways, is_precise=is_precise)
 
     def _time(self, ways: Sequence[Way], *, is_precise: bool) -> None:
         names = {EAGER, _TWIN, *(way.name for way in ways)}
@@ -374,7 +377,7 @@ class SideBySide:
         ratio, items, call_us = way.speedup, way.warm["items"], way.call_us
         variant = variant.replace(
             call_us=way.times,
-            alone_us=way.turns.alone_times() if way.turns else None,
+            alone_us=CallTimes.of(way.turns.alone_us) if way.turns else None,
             best_us=way.best_us,
             device_us=way.device_us,
             awaits_backward=way.awaits_backward,

@@ -45,6 +45,11 @@ class Switch:
     kind: CompilerPartKind | None = None
     part: str | None = None
 
+    @property
+    def is_kind(self) -> bool:
+        """It leaves out a whole kind of parts."""
+        return self.kind is not None and self.part is None
+
 
 def _config(name: str, *settings: str) -> Switch:
     return Switch(
@@ -106,25 +111,18 @@ _WITHOUT: Mapping[CompilerPartKind, tuple[str, str]] = {
 """Lines that leave out one of them."""
 
 
-def all_of(kind: CompilerPartKind) -> Switch:
-    """All parts of a kind."""
-    return Switch(_KINDS[kind][0], kind=kind)
+def part_of(kind: CompilerPartKind, part: str | None = None) -> Switch:
+    """One part with a name, or all parts of a kind."""
+    all_of_kind, words = _KINDS[kind]
+    return Switch(all_of_kind if part is None else words.format(part), kind=kind, part=part)
 
 
 def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
     """Parts that can be left out of a stage, apart from lowerings."""
-    kinds: tuple[CompilerPartKind, ...] = (
-        ("pass", "decomposition") if stage == INDUCTOR else ("decomposition",)
-    )
-    named_parts = tuple(all_of(kind) for kind in kinds) if stage in _OF_STAGE else ()
-    return (*_OF_STAGE.get(stage, ()), *_of_arguments(stage, spec), *named_parts)
-
-
-def kernel_switches(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """Parts that can matter if a stage is right without lowerings; not fusion, which takes
-    longest to do without.
-    """
-    return (*_OF_KERNELS, *_of_arguments(stage, spec))
+    if stage not in _OF_STAGE:
+        return _of_arguments(stage, spec)
+    passes = (part_of("pass"),) if stage == INDUCTOR else ()
+    return (*_OF_STAGE[stage], *_of_arguments(stage, spec), *passes, part_of("decomposition"))
 
 
 def _of_arguments(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
@@ -139,20 +137,15 @@ def _of_arguments(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
     return tuple(switch for switch, is_given in is_used.items() if is_given)
 
 
-def named(kind: CompilerPartKind, part: str) -> Switch:
-    """One part with a name."""
-    return Switch(_KINDS[kind][1].format(part), kind=kind, part=part)
-
-
 def change_of(switches: Iterable[Switch]) -> RunChange:
     """The change of a run that leaves parts out; the compiler reports which parts it uses."""
     chosen = tuple(switches)
     without: dict[CompilerPartKind, tuple[str, ...] | None] = {}
     for switch in chosen:
-        if switch.kind is not None and switch.part is None:
-            without[switch.kind] = None
-        elif switch.kind is not None and (names := without.get(switch.kind, ())) is not None:
-            without[switch.kind] = (*names, str(switch.part))
+        if switch.kind is not None:
+            names = without.get(switch.kind, ())
+            is_whole = switch.is_kind or names is None
+            without[switch.kind] = None if is_whole else (*(names or ()), str(switch.part))
     return RunChange(
         setup=tuple(dict.fromkeys(line for switch in chosen for line in switch.lines)),
         without=without,
@@ -167,7 +160,7 @@ def spec_of(switches: Iterable[Switch]) -> dict[str, Any]:
 def lines_of(switches: Iterable[Switch]) -> tuple[str, ...] | None:
     """Lines that a person can write to do without parts; None if one of them has none."""
     chosen = tuple(switches)
-    if any(switch.kind is not None and switch.part is None for switch in chosen):
+    if any(switch.is_kind for switch in chosen):
         return None
     written = dict.fromkeys(line for switch in chosen for line in switch.lines)
     for kind, lines in _WITHOUT.items():
@@ -201,15 +194,6 @@ class Subject:
     changes: Mapping[str, Any]
     name: str
 
-    def shares_stages(self, other: Subject) -> bool:
-        """Return whether the stages before the backend are those of another variant: they have no
-        mode and no options.
-        """
-        mine, others = (
-            {**subject.changes, "mode": None, "options": None} for subject in (self, other)
-        )
-        return self.spec.backend == other.spec.backend and mine == others
-
     def variant(
         self, stage: str, switches: Sequence[Switch], change: RunChange
     ) -> tuple[Program, dict[str, Any]]:
@@ -235,8 +219,14 @@ def follow(
     followed: Sequence[tuple[Subject, Stages]] = (),
 ) -> Stages:
     """Find the first stage of the compiler that fails, and what of it."""
+
+    def before_backend(of: Subject) -> object:
+        # These stages have no mode and no options.
+        return of.spec.backend, {**of.changes, "mode": None, "options": None}
+
     following = _Following(subject, time.monotonic() + limit_s, on_phase)
-    return following.run([stages for other, stages in followed if other.shares_stages(subject)])
+    same = before_backend(subject)
+    return following.run([stages for other, stages in followed if before_backend(other) == same])
 
 
 def stages_of(backend: str) -> tuple[str, ...]:
@@ -315,11 +305,18 @@ class _Following:
         return known.replace(results=(*earlier, *self.results))
 
     def _choose(self, switches: tuple[Switch, ...]) -> None:
-        workaround = self._workaround(switches)
+        """Choose parts, and find lines to write by hand to do without them; tried, unless the run
+        without them was made just so.
+        """
+        lines, spec, workaround = lines_of(switches), spec_of(switches), None
+        if lines is not None:
+            written = Switch(f"{_text(switches)}, by settings", lines=lines, spec=spec)
+            if all(switch.kind is None for switch in switches) or self._is_right(written):
+                workaround = Workaround(lines=lines, arguments=spec)
         self.chosen, self.workaround = switches, workaround
 
     def _find_parts(self) -> None:
-        lowerings = all_of("lowering")
+        lowerings = part_of("lowering")
         if self.stage == INDUCTOR and self._is_right(lowerings):
             self._find_in_kernels(lowerings)
             return
@@ -344,7 +341,8 @@ class _Following:
     def _find_in_kernels(self, lowerings: Switch) -> None:
         operators = self._names_of("lowering", (lowerings,))
         self._choose(operators)
-        settings = kernel_switches(self.stage, self.subject.spec)
+        # Not fusion at first, which takes longest to do without.
+        settings = (*_OF_KERNELS, *_of_arguments(self.stage, self.subject.spec))
         if self._is_right(*settings):
             settings = self._smallest(settings)
         elif self._is_right(FUSION):
@@ -359,14 +357,9 @@ class _Following:
     ) -> tuple[Switch, ...]:
         """The same parts, with those of a kind that it takes instead of all of the kind."""
         others = tuple(switch for switch in chosen if switch.kind != kind)
-        used = [
-            part.name
-            for part in self._try(self.stage, (*beside, *chosen)).parts
-            if part.kind == kind
-        ]
-        smallest = self._smallest(
-            tuple(named(kind, name) for name in used), beside=(*beside, *others)
-        )
+        parts = self._try(self.stage, (*beside, *chosen)).parts
+        used = tuple(part_of(kind, part.name) for part in parts if part.kind == kind)
+        smallest = self._smallest(used, beside=(*beside, *others))
         return (*others, *smallest) if smallest else chosen
 
     def _smallest(
@@ -397,19 +390,6 @@ class _Following:
         of_first = self._together(first, (*beside, *second))
         return (*of_first, *self._together(second, (*beside, *of_first)))
 
-    def _workaround(self, switches: tuple[Switch, ...]) -> Workaround | None:
-        """Lines to write by hand to do without parts; tried, unless the run without them was made
-        just so.
-        """
-        lines, spec = lines_of(switches), spec_of(switches)
-        if lines is None:
-            return None
-        written = Switch(f"{_text(switches)}, by settings", lines=lines, spec=spec)
-        is_tried = all(switch.kind is None for switch in switches)
-        if not is_tried and not self._is_right(written):
-            return None
-        return Workaround(lines=lines, arguments=spec)
-
     def _is_right(self, *switches: Switch) -> bool:
         """Return whether the stage that fails is right without parts."""
         return self._try(self.stage, switches).is_right
@@ -419,8 +399,13 @@ class _Following:
         if key not in self.tried:
             self.tried[key] = self._run(stage, switches)
             self.results.append(self.tried[key].result)
-            is_less = not self.chosen or _size(switches) < _size(self.chosen)
-            if switches and self.tried[key].is_right and self.workaround is None and is_less:
+            is_right = switches and self.tried[key].is_right and self.workaround is None
+
+            def size(switches: tuple[Switch, ...]) -> tuple[int, int]:
+                # Kinds of parts that are left out as a whole, then all parts.
+                return sum(switch.is_kind for switch in switches), len(switches)
+
+            if is_right and (not self.chosen or size(switches) < size(self.chosen)):
                 self.chosen = switches
         return self.tried[key]
 
@@ -447,10 +432,3 @@ class _Following:
 
 def _text(switches: Sequence[Switch]) -> str | None:
     return listed([switch.name for switch in switches], most=len(switches)) or None
-
-
-def _size(switches: Sequence[Switch]) -> tuple[int, int]:
-    """Sort key: kinds of parts that are left out as a whole, then all parts."""
-    return sum(switch.kind is not None and switch.part is None for switch in switches), len(
-        switches
-    )

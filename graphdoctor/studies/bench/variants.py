@@ -8,13 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.bench import (
-    CUDA_GRAPH_BACKEND,
-    CUDA_GRAPH_MODES,
-    CUDA_GRAPH_OPTION,
-    EAGER,
-    asks_for_cuda_graphs,
-)
+from graphdoctor.facts.bench import CUDA_GRAPH_BACKEND, EAGER, asks_for_cuda_graphs
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.values import RUN, Kind, read_table
 from graphdoctor.trials.launch.request import parse_assignments
@@ -82,15 +76,6 @@ class VariantSpec:
     def needs_cuda(self, base: RunSpec) -> bool:
         """Without CUDA it isn't possible, or is the same as another one."""
         return asks_for_cuda_graphs(self.arguments(base))
-
-
-def with_cuda_graphs(arguments: Mapping[str, Any]) -> str:
-    """The variant that does the same with CUDA graphs, as ``--variant`` reads it."""
-    if arguments.get("backend", "inductor") != "inductor":
-        return f"backend=inductor mode={CUDA_GRAPH_MODES[0]}"
-    # torch.compile takes a mode or options.
-    is_option = bool(arguments.get("options"))
-    return f"option.{CUDA_GRAPH_OPTION}=true" if is_option else f"mode={CUDA_GRAPH_MODES[0]}"
 
 
 def variants_of(

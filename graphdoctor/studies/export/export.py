@@ -16,8 +16,7 @@ from graphdoctor.facts.export import Best, ExportReport, ExportWay
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Export
 from graphdoctor.probe.wire import EXPORT_FILE
-from graphdoctor.studies.export.attempts import LIKE_FIRST, Exporter
-from graphdoctor.studies.export.trials import ExportTrials
+from graphdoctor.studies.export.trials import LIKE_FIRST, Exporter, ExportTrials
 from graphdoctor.studies.export.view import answer
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting

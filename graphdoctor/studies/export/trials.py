@@ -7,25 +7,29 @@ one does in eager mode.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import libcst as cst
 
 from graphdoctor.facts.base import values_of
+from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.export import ExportBlocker, WayStatus
+from graphdoctor.facts.export import MADE, ExportBlocker, WayStatus
 from graphdoctor.facts.fixes import Fix, Reason, Verdict, because
-from graphdoctor.facts.recording import Export
+from graphdoctor.facts.recording import Export, Recording
+from graphdoctor.facts.trials import ResultKind
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
 from graphdoctor.fixes.source.extraction import splits
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import fixes_with
-from graphdoctor.studies.export.attempts import Attempt, Exporter
+from graphdoctor.trials.judge import Observed, Reference, clause, compared_with_eager
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
+from graphdoctor.trials.replays import Replays
+from graphdoctor.views.reasons import reasons_text
 
 _MAX_BLOCKERS = 8
 _MAX_TRIALS = 24
@@ -283,3 +287,127 @@ def written(fix: Fix, source: SourceFile) -> FileChange | None:
         )
     except (cst.ParserSyntaxError, UnicodeEncodeError):
         return None
+
+
+# One export.
+
+
+LIKE_FIRST = Program(change=RunChange(alike="sizes"))
+"""The calls that a program without dynamic sizes can make."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The result of one export.
+
+    Args:
+        reason: Why, as a clause; None if the status says it all.
+        correctness: How results compare with eager mode's; None if they weren't compared.
+    """
+
+    observed: Observed
+    status: WayStatus
+    reason: str | None = None
+    correctness: Correctness | None = None
+    lost: tuple[str, ...] = ()
+    unwritten: tuple[ResultKind, ...] = ()
+
+    @property
+    def export(self) -> Export | None:
+        """The export that torch made; None if the process ended before."""
+        return self.observed.recording.export
+
+    @property
+    def is_made(self) -> bool:
+        """Torch made a program."""
+        return self.status in MADE
+
+    @property
+    def blocker(self) -> Finding | None:
+        """The finding that made torch raise; None if it didn't."""
+        raised = (
+            finding
+            for finding in self.observed.diagnosis.findings
+            if "raised" in finding.break_effects
+        )
+        return next(raised, None) if self.status == "blocked" else None
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """Exports programs, and runs the untouched one in eager mode to compare with, in processes that
+    the replays start.
+
+    ``root``: paths below it are shown relative to it.
+    """
+
+    replays: Replays
+    on_phase: Callable[[str], None]
+    root: Path
+    jobs: int
+    _eager: dict[tuple[str, ...], Reference] = field(default_factory=dict)
+
+    def eager(self, program: Program, prefix: str) -> Reference:
+        """A program in eager mode, with a prefix for the names of its replays."""
+        return Reference(self.replays, program, on_phase=self.on_phase, prefix=prefix)
+
+    def reference(self, change: RunChange) -> Reference:
+        """The untouched program to compare a changed one with: one for each setup, which can change
+        its results.
+        """
+        if change.setup not in self._eager:
+            prefix = f"setup-{len(self._eager)}-" if self._eager else ""
+            self._eager[change.setup] = self.eager(
+                LIKE_FIRST.changed(RunChange(setup=change.setup)), prefix
+            )
+        return self._eager[change.setup]
+
+    def attempt(
+        self, program: Program, plan: ExportPlan, name: str, reference: Reference
+    ) -> Attempt:
+        """Export a program, whose change says which calls to make, and make its calls with the
+        result.
+        """
+        exporting = program.changed(RunChange(export=plan))
+        recording = reference.replay(exporting, name)
+        observed = Observed.of(recording, self.root, name=name)
+        export = recording.export
+        if export is None:
+            return Attempt(observed, "failed", clause(recording.exit.message))
+        if export.failure is not None:
+            return Attempt(
+                observed, "blocked", _first_line(export.failure.message) or export.failure.type
+            )
+        if recording.exit.reason != "finished" and reference.own.reason is None:
+            # Eager mode makes the same calls.
+            return Attempt(observed, "different", _failed_call(recording))
+        judged = reference.judge(recording, exporting, name)
+        status: WayStatus = (
+            "unknown" if judged.correct is None else "exported" if judged.correct else "different"
+        )
+        lost = () if recording.replay is None else recording.replay.lost
+        compared = compared_with_eager(recording)
+        differing = (
+            [difference.kind for difference in compared.differences] if compared is not None else []
+        )
+        unwritten = tuple(kind for kind in differing if kind in ("stdout", "logs"))
+        return Attempt(
+            observed,
+            status,
+            reasons_text(judged.reasons),
+            judged.correctness,
+            lost=lost,
+            unwritten=unwritten,
+        )
+
+
+def _failed_call(recording: Recording) -> str:
+    for call in recording.calls:
+        if call.error is not None:
+            raised = f"the exported program raises {call.error.type} in call {call.index}"
+            return f"{raised}: {_first_line(call.error.message)}"
+    return f"the exported program fails: {clause(recording.exit.message)}"
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.choice import executor_for
+from graphdoctor.executors.local import executor_for
 from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.job import Job, JobRemedyKind, JobTrial, JobVerdict

@@ -193,8 +193,8 @@ class _PieceRun:
             outcome = PieceOutcome(status, self.stage, error.message)
         if self.deadline.is_over and outcome.status != "timeout":
             # An interrupt ended whatever was going on, which says nothing of the program.
-            error = f"It was stopped after {piece.options.timeout_s:g} s."
-            outcome = PieceOutcome("timeout", self.stage, error)
+            reason = f"It was stopped after {piece.options.timeout_s:g} s."
+            outcome = PieceOutcome("timeout", self.stage, reason)
         self.deadline.close()
         page, files = self._page(), self._files_read()
         if self.diagnosis is not None:

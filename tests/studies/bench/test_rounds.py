@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.facts.bench import CallTimes
 from graphdoctor.probe.wire import BenchTurn
 from graphdoctor.studies.bench.rounds import Turns, speedup, time_rounds
 from tests.each import for_each
@@ -140,12 +141,11 @@ def test_timing_ends_when_the_reference_process_does():
 
 
 def test_call_times_are_those_of_all_blocks():
-    found = Turns(medians_us=[2.0], times_us=[1.0, 2.0, 3.0, 4.0, 5.0], call_count=50).call_times()
+    found = CallTimes.of([1.0, 2.0, 3.0, 4.0, 5.0], 50)
     assert (found.min, found.q1, found.median, found.q3, found.max) == (1.0, 2.0, 3.0, 4.0, 5.0)
     assert found.mean == pytest.approx(3.0)
     assert found.count == 50
-    assert Turns().call_times() is None
-    assert Turns().alone_times() is None
-    assert Turns(alone_us=[3.0, 1.0]).alone_times().median == 2.0
-    alone = Turns(times_us=[4.0], call_count=1).call_times()
+    assert CallTimes.of([]) is None
+    assert CallTimes.of([3.0, 1.0]).median == 2.0
+    alone = CallTimes.of([4.0], 1)
     assert (alone.q1, alone.median, alone.q3) == (4.0, 4.0, 4.0)

@@ -26,7 +26,7 @@ from graphdoctor.studies.bench.stages import (
     change_of,
     follow,
     lines_of,
-    named,
+    part_of,
     stages_of,
 )
 from graphdoctor.trials.judge import Verdict
@@ -178,7 +178,7 @@ def test_a_named_part_is_found_and_its_workaround_tried(
         compiler = Compiler({stage, name})
         found = followed(compiler)
         assert (found.first, found.part) == (stage, words.format(name))
-        assert found.workaround.lines == lines_of([named(kind, name)])
+        assert found.workaround.lines == lines_of([part_of(kind, name)])
         assert found.results[-1].outcome == "ok" or kind == "lowering"
         assert compiler.count <= 20
 
@@ -197,7 +197,7 @@ def test_dynamic_shapes_are_an_argument_to_leave_out() -> None:
     assert found.workaround.arguments == {"dynamic": False}
 
 
-def test_two_bugs_are_both_named() -> None:
+def test_two_bugs_are_both_part_of() -> None:
     found = followed(Compiler({INDUCTOR, "prims.op1.default"}, {INDUCTOR, "pass_3"}))
     assert found.part == "the pass pass_3 and the lowering of prims.op1.default"
     assert found.workaround is not None

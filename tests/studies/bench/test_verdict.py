@@ -10,8 +10,8 @@ from graphdoctor.facts.bench import EAGER, Noise, Sweep, SweepPoint, Variant, as
 from graphdoctor.facts.diagnosis import Cost, Effects
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.bench import verdict
 from graphdoctor.studies.bench.variants import parse_variant
-from graphdoctor.studies.bench.verdict import verdict
 from tests.each import for_each
 from tests.factories import change
 from tests.studies.bench.reports import (

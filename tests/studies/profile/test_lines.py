@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.facts.picture import Picture, SourceText
-from graphdoctor.studies.profile.lines import Shared, module_roots, share_out
-from graphdoctor.studies.profile.report import fusion_of
+from graphdoctor.studies.profile.report import Shared, fusion_of, module_roots, share_out
 from tests.each import for_each
 from tests.factories import frame, recording
 from tests.studies.profile.facts import code, graph, operation, profiled, ran

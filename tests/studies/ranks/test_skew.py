@@ -1,5 +1,4 @@
-from graphdoctor.studies.ranks.agreement import rows_of
-from graphdoctor.studies.ranks.waits import hang_candidates
+from graphdoctor.studies.ranks.agreement import hang_candidates, rows_of
 from tests.each import for_each
 from tests.studies.ranks.reports import compiled, job, rank
 
