@@ -44,10 +44,12 @@ def profile(
         return
     request = Request.of(spec, target=target)
     with set_up(settings, common, is_warm=is_tried) as setup:
-        profile = profile_target(request, settings.store, setup, selection, is_tried=is_tried)
-    if profile.recorded.exit.reason == "finished":
-        output.write(profile.result)
-    finish(profile.recorded, profile.diagnosis)
+        recorded, diagnosis, result = profile_target(
+            request, settings.store, setup, selection, is_tried=is_tried
+        )
+    if recorded.exit.reason == "finished":
+        output.write(result)
+    finish(recorded, diagnosis)
 
 
 def kept_profile(place: NamedRun, needs: Needs) -> ProfileResult:

@@ -29,7 +29,7 @@ from graphdoctor.executors.executor import (
     packed_attempt,
     unpacked,
 )
-from graphdoctor.executors.machine import Slot, has_memory, slots_for, this_machine
+from graphdoctor.executors.machine import Slot, cores, has_memory, slots_for, this_machine
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -197,9 +197,6 @@ def executor_for(
 ) -> Executor:
     """Return the executor for the options of a command."""
     if on is None:
-        from graphdoctor.executors.local import Local
-        from graphdoctor.executors.machine import cores
-
         if runtime_env is not None:
             raise GraphDoctorError(
                 "A runtime environment is for the nodes of a cluster.", hint="Use it with --on ray."

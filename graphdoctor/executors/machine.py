@@ -34,8 +34,15 @@ class Machine:
 def this_machine() -> Machine:
     """Return what this process may use of its machine."""
     can_pin = hasattr(os, "sched_setaffinity")
-    siblings = _siblings(os.sched_getaffinity(0) if can_pin else set(range(cores())))
-    return Machine(siblings, can_pin, gpus(), *memory())
+    siblings: dict[tuple[int, int], list[int]] = {}
+    for core in sorted(os.sched_getaffinity(0)) if can_pin else range(cores()):
+        folder = _TOPOLOGY / f"cpu{core}" / "topology"
+        package, physical = _number(folder / "physical_package_id"), _number(folder / "core_id")
+        # Cores that the system says nothing about have no sibling.
+        key = (-1, core) if package is None or physical is None else (package, physical)
+        siblings.setdefault(key, []).append(core)
+    groups = tuple(tuple(siblings[key]) for key in sorted(siblings))
+    return Machine(groups, can_pin, gpus(), *memory())
 
 
 def cores() -> int:
@@ -63,7 +70,16 @@ def gpus(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
 
 def memory(proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> tuple[int | None, int | None]:
     """Return total and free bytes, within limits of control groups; None if unknown."""
-    total, available = _system_memory(proc)
+    total: int | None = None
+    available: int | None = None
+    try:
+        lines = (proc / "meminfo").read_text().splitlines()
+        fields = (line.partition(":") for line in lines)
+        sizes = {name: int(size.split()[0]) * 1024 for name, _, size in fields}
+        total, available = sizes.get("MemTotal"), sizes.get("MemAvailable")
+    except OSError:
+        with contextlib.suppress(OSError, ValueError):
+            total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for limit, used in _limits(proc, cgroups):
         total = limit if total is None else min(total, limit)
         room = max(0, limit - used)
@@ -75,17 +91,6 @@ def has_memory(needed_bytes: int | None) -> bool:
     """Return whether so much memory is free; True if that is unknown, or for None."""
     available = None if needed_bytes is None else memory()[1]
     return needed_bytes is None or available is None or available >= needed_bytes
-
-
-def _siblings(usable: set[int]) -> tuple[tuple[int, ...], ...]:
-    siblings: dict[tuple[int, int], list[int]] = {}
-    for core in sorted(usable):
-        folder = _TOPOLOGY / f"cpu{core}" / "topology"
-        package, physical = _number(folder / "physical_package_id"), _number(folder / "core_id")
-        # Cores that the system says nothing about have no sibling.
-        key = (-1, core) if package is None or physical is None else (package, physical)
-        siblings.setdefault(key, []).append(core)
-    return tuple(tuple(siblings[key]) for key in sorted(siblings))
 
 
 def _gpu_count() -> int | None:
@@ -101,18 +106,6 @@ def _gpu_count() -> int | None:
                 return count.value
     # A driver that can't be asked, or AMD's.
     return None if Path("/proc/driver/nvidia/version").exists() or Path("/dev/kfd").exists() else 0
-
-
-def _system_memory(proc: Path) -> tuple[int | None, int | None]:
-    try:
-        lines = (proc / "meminfo").read_text().splitlines()
-    except OSError:
-        with contextlib.suppress(OSError, ValueError):
-            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), None
-        return None, None
-    fields = (line.partition(":") for line in lines)
-    sizes = {name: int(size.split()[0]) * 1024 for name, _, size in fields}
-    return sizes.get("MemTotal"), sizes.get("MemAvailable")
 
 
 def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:

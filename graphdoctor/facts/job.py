@@ -68,8 +68,8 @@ class RankCompile(CompiledFunction):
     """Comparable properties."""
 
 
-class OfRank(Fact):
-    """Properties of one rank that are shown."""
+class Rank(Fact):
+    """One rank of a job."""
 
     rank: int
     process: int | None
@@ -80,13 +80,22 @@ class OfRank(Fact):
     never ended, or the process ended before Python did; None if a log that graphdoctor didn't
     record doesn't tell."""
     records: tuple[RecordCount, ...] = ()
-    """Kinds of records in its logs, in a log of several ranks of all of them; of a ``Rank``, the
-    largest first."""
+    """Kinds of records in its logs, in a log of several ranks of all of them; the largest first."""
     steps: Steps | None = None
     """The steps of its training loop; None unless the job was run with ``--try``."""
+    waits_s: float | None = None
+    """Seconds that it waits for compiles of slower ranks, if ranks wait for each other after each
+    compile, as a collective makes them do: the sum over compiles of the longest time of any rank
+    less its own; None if unknown."""
+    last_record_s: float | None = None
+    """Seconds from the job's first record to its last one, by the clocks of their machines; None if
+    unknown."""
+    missed: int = 0
+    """Compiles that other ranks began after its last record, by those clocks, and that it doesn't
+    have."""
 
 
-class RankReport(OfRank):
+class RankReport(Rank):
     """One rank, as others can be compared with it."""
 
     environment: Environment
@@ -101,23 +110,6 @@ class RankReport(OfRank):
     """When it wrote its last one."""
     executed: tuple[str, ...] | None = None
     """Compile ids of the graphs that ran, in order; None if torch didn't log it."""
-
-
-class Rank(OfRank):
-    """One rank beside the others."""
-
-    compile_s: float | None
-    """Seconds it compiled, as torch measured them; None if unknown."""
-    waits_s: float | None
-    """Seconds that it waits for compiles of slower ranks, if ranks wait for each other after each
-    compile, as a collective makes them do: the sum over compiles of the longest time of any rank
-    less its own; None if unknown."""
-    last_record_s: float | None
-    """Seconds from the job's first record to its last one, by the clocks of their machines; None if
-    unknown."""
-    missed: int
-    """Compiles that other ranks began after its last record, by those clocks, and that it doesn't
-    have."""
 
 
 class RankGroup(Fact):

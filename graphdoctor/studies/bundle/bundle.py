@@ -11,14 +11,13 @@ import io
 import itertools
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Result
-from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Environment, Recording
 from graphdoctor.probe.wire import (
     CRASH_FILE,
@@ -132,24 +131,37 @@ class Bundle:
             kept = dict(self._contents())
         self.on_phase("writing the report")
         if not self.is_redacted and not self.has_environment:
-            recording, picture = self._without_environment(recording, picture, kept)
+            values = EnvironmentValues(kept.values())
+            if values.names:
+                count = counted(len(values.names), "environment variable")
+                self.notes.append(
+                    f"The values of {count} that torch guards; `--with-environment` includes them."
+                )
+                kept = {name: values.left_out_of(content) for name, content in kept.items()}
+                recording, picture = map(values.left_out_of_fact, (recording, picture))
         diagnosis = diagnosis_of(recording, root=self.root)
         if self.is_redacted:
             redaction = Redaction(recording.environment, self.root)
             diagnosis, picture = redaction.redacted(diagnosis), redaction.redacted(picture)
         shown = RenderOptions(self.root, has_source=not self.is_redacted)
         page = DIAGNOSIS.named("html").render(Result(diagnosis, picture), shown)
+        environment = diagnosis.recording.environment
         texts = {
             "issue.md": issue_text(diagnosis, script, self.attempt),
             "diagnosis.json": json_text(diagnosis),
             "report.html": str(page),
             "environment.txt": environment_text(
-                diagnosis.recording.environment, picture.config, graphdoctor=__version__
+                environment, picture.config, graphdoctor=__version__
             ),
             **script.files,
         }
-        readme = readme_text(
-            _title(diagnosis), [*texts, *kept], self.notes, is_redacted=self.is_redacted
+        readme = rendered(
+            "README.md.jinja",
+            title=_title(diagnosis),
+            names=[*texts, *kept],
+            notes=self.notes,
+            logs=_LOGS,
+            is_redacted=self.is_redacted,
         )
         # A program can put halves of surrogate pairs anywhere.
         self.files = {
@@ -170,22 +182,6 @@ class Bundle:
                     self.show(line)
         self.on_phase(f"running {SCRIPT}")
         self.attempt = attempt(script, recording, timeout_s=self.timeout_s)
-
-    def _without_environment(
-        self, recording: Recording, picture: Picture, kept: dict[str, bytes]
-    ) -> tuple[Recording, Picture]:
-        """The facts, and in ``kept`` the files, without the values of environment variables that
-        torch guards.
-        """
-        values = EnvironmentValues(kept.values())
-        if not values.names:
-            return recording, picture
-        count = counted(len(values.names), "environment variable")
-        self.notes.append(
-            f"The values of {count} that torch guards; `--with-environment` includes them."
-        )
-        kept.update((name, values.left_out_of(content)) for name, content in kept.items())
-        return values.left_out_of_fact(recording), values.left_out_of_fact(picture)
 
     # Files of the recording.
 
@@ -235,7 +231,11 @@ class Bundle:
             relative = path.relative_to(place.absolute()).as_posix()
             yield f"{_LOGS}{relative.removeprefix(f'{TRACE_FOLDER}/')}", path
         for name in _TRIALS:
-            trials = sorted(_files_below(place / name))
+            folder = place / name
+            # os.walk enters no links but the first.
+            walked = os.walk(folder) if not folder.is_symlink() else ()
+            paths = (Path(parent, file) for parent, _, names in walked for file in names)
+            trials = sorted(path for path in paths if is_own_file(path) and path.suffix != _TENSORS)
             if self.has_trials:
                 for path in trials:
                     yield f"recording/{path.relative_to(place).as_posix()}", path
@@ -243,14 +243,6 @@ class Bundle:
                 self.notes.append(
                     f"Recordings of trials (`{name}/`); `--with-trials` includes them, without tensors."
                 )
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    # os.walk enters no links but the first.
-    for parent, _, names in os.walk(folder) if not folder.is_symlink() else ():
-        for path in (Path(parent, name) for name in names):
-            if is_own_file(path) and path.suffix != _TENSORS:
-                yield path
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
@@ -311,18 +303,4 @@ def environment_text(
         packages=None if packages is None else sorted(packages.items()),
         config=config,
         graphdoctor=graphdoctor,
-    )
-
-
-def readme_text(
-    title: str, names: Sequence[str], notes: Sequence[str], *, is_redacted: bool
-) -> str:
-    """List what is in a bundle, how to open it, and what was left out."""
-    return rendered(
-        "README.md.jinja",
-        title=title,
-        names=names,
-        notes=notes,
-        logs=_LOGS,
-        is_redacted=is_redacted,
     )

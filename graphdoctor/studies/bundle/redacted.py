@@ -15,7 +15,8 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
@@ -123,6 +124,8 @@ _WORDS: Mapping[str, Collection[str]] = {
 }
 """Texts that are kept."""
 
+_SHOWN_OPTIONS = frozenset({"backend", "mode", "device", "dtype", "phase"})
+
 
 class Redaction:
     """Redacts the facts of one recording. ``root``: paths of its diagnosis are relative to it."""
@@ -131,6 +134,12 @@ class Redaction:
         self._origins = Origins(environment)
         self._root = root
         self._pseudonyms: dict[str, dict[str, str]] = {}
+        # Every graph-break type of a torch; empty if it isn't there.
+        gb_types: set[str] = set()
+        with suppress(OSError, ValueError):
+            registry = Path(environment.torch_root or "", "_dynamo", "graph_break_registry.json")
+            for entries in json.loads(registry.read_text("utf-8")).values():
+                gb_types.update(str(entry.get("Gb_type")) for entry in entries)
         self._readers: Mapping[str, _Reader] = {
             **{mark: _matching(pattern) for mark, pattern in _PATTERNS.items()},
             **{mark: _among(words) for mark, words in _WORDS.items()},
@@ -143,7 +152,7 @@ class Redaction:
             "file": self._file,
             # A hash of the program's own words could be guessed.
             "fingerprint": lambda text: self._pseudonym("", text).zfill(16),
-            "gb_type": _among(_gb_types(environment.torch_root)),
+            "gb_type": _among(gb_types),
             "operation": self._operation,
             "package_name": lambda text: (
                 text if text.replace("-", "_") in _PUBLIC["packages"] else None
@@ -161,7 +170,10 @@ class Redaction:
                 getattr(fact, name), kind, self._readers.get(marks.get(name, ""))
             )
         if (file := getattr(fact, "file", None)) is not None:
-            shown |= self._in_file(fact, file)
+            names = ("function", "qualname", "code_name")
+            shown |= self._in_file(file, {name: getattr(fact, name, None) for name in names})
+            if (package := getattr(fact, "package", None)) is not None:
+                shown["package"] = package if package in _PUBLIC["packages"] else "package"
         if isinstance(fact, TargetInfo):
             shown["text"] = ":".join(filter(None, (shown["file"], shown["name"]))) or None
         elif isinstance(fact, GuardChange) and fact.kind in _PUBLIC["changes"]:
@@ -204,38 +216,38 @@ class Redaction:
         """Counts by names, those of left-out names added up, or options that may be shown."""
         counts = Counter[str]()
         options = dict[str, Any]()
-        for name, value in table.items():
-            shown = reader(str(name))
+        for key, value in table.items():
+            name = str(key)
+            shown = reader(name)
+            is_number = value is None or isinstance(value, (bool, int, float))
             if type(value) is int and reader == self._operation:
                 counts[shown or LEFT_OUT] += value
-            elif shown is not None:
-                options[shown] = self._option(str(name), value)
+            elif shown is None:
+                pass
+            # The value of a setting of torch, of another option, or a package's version.
+            elif name.startswith("torch."):
+                options[shown] = value if _VALUE.fullmatch(str(value)) else LEFT_OUT
+            elif is_number:
+                options[shown] = value
+            elif isinstance(value, str):
+                is_package = self._readers["package_name"](name) is not None
+                is_shown = is_package or name in _SHOWN_OPTIONS
+                value_reader = self._readers.get("version" if is_package else name)
+                kept = value_reader(value) if value_reader is not None and is_shown else None
+                options[shown] = kept or LEFT_OUT
+            else:
+                options[shown] = {} if isinstance(value, Mapping) else []
         return options | counts
 
-    def _option(self, name: str, value: object) -> Any:  # noqa: ANN401 - of as many types as options
-        """The value of an option, a setting of torch, or a package's version."""
-        if name.startswith("torch."):
-            return value if _VALUE.fullmatch(str(value)) else LEFT_OUT
-        if value is None or isinstance(value, (bool, int, float)):
-            return value
-        if not isinstance(value, str):
-            return {} if isinstance(value, Mapping) else []
-        is_package = self._readers["package_name"](name) is not None
-        reader = self._readers.get("version" if is_package else name)
-        is_shown = is_package or name in ("backend", "mode", "device", "dtype", "phase")
-        return (reader(value) if reader is not None and is_shown else None) or LEFT_OUT
-
-    def _in_file(self, fact: Fact, file: str) -> dict[str, Any]:
+    def _in_file(self, file: str, names: Mapping[str, str | None]) -> dict[str, Any]:
         """The file, and names in it, which stay if everybody can read it."""
         shown_file = self._file(file)
         is_public = shown_file.startswith(("/", "<")) and shown_file[1:] != f"{LEFT_OUT}>"
         shown: dict[str, Any] = {"file": shown_file}
-        for name in ("function", "qualname", "code_name"):
-            if (text := getattr(fact, name, None)) is not None:
+        for name, text in names.items():
+            if text is not None:
                 is_kept = is_public and re.fullmatch(r"[\w.<>]+", text)
                 shown[name] = text if is_kept else self._name(text)
-        if (package := getattr(fact, "package", None)) is not None:
-            shown["package"] = package if package in _PUBLIC["packages"] else "package"
         return shown
 
     def _pseudonym(self, kind: str, text: str) -> str:
@@ -312,16 +324,11 @@ class Redaction:
         """Its places and types; no source and no messages, which are the program's own."""
         shown = ["Traceback (most recent call last):"]
         for file, line, function, _ in TRACEBACK_LINE.findall(text):
-            named = self._in_file(_Place(file=file, function=function), file)
+            named = self._in_file(file, {"function": function})
             shown.append(f'  File "{named["file"]}", line {line}, in {named["function"]}')
         raised = re.findall(r"^([A-Za-z_][\w.]*)(?=:|$)", text, re.MULTILINE)
         types = [name for name in raised if name.rpartition(".")[2] in _EXCEPTIONS]
         return "\n".join([*shown, *(self._exception(name) for name in types[-1:])])
-
-
-class _Place(Fact):
-    file: str
-    function: str
 
 
 def _matching(pattern: str) -> _Reader:
@@ -338,17 +345,6 @@ def _tensors(text: str) -> str:
     unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", LEFT_OUT, text)
     rest = re.sub(_TENSOR, "", unquoted).strip(", ")
     return ", ".join([*re.findall(_TENSOR, unquoted), *([LEFT_OUT] if rest else [])])
-
-
-def _gb_types(torch_root: str | None) -> frozenset[str]:
-    """Every graph-break type of a torch; empty if it isn't there."""
-    try:
-        entries = json.loads(
-            Path(torch_root or "", "_dynamo", "graph_break_registry.json").read_text("utf-8")
-        )
-    except (OSError, ValueError):
-        return frozenset()
-    return frozenset(str(entry.get("Gb_type")) for items in entries.values() for entry in items)
 
 
 # Values of environment variables. A compiled function that reads ``os.environ`` is guarded by the
@@ -371,7 +367,11 @@ class EnvironmentValues:
     """
 
     def __init__(self, files: Iterable[bytes]) -> None:
-        guarded = {match for content in files for match in _guarded(content)}
+        guarded: set[tuple[bytes, bytes]] = set()
+        for content in files:
+            for line in content.splitlines() if b"._data[" in content else ():
+                if b"._data[" in line:
+                    guarded.update(_GUARD.findall(line), _GUARD.findall(_ESCAPED.sub(rb"\1", line)))
         self.names = frozenset(name for name, _ in guarded)
         texts = {value.decode("utf-8", "replace") for _, value in guarded}
         # A file of JSON has them escaped.
@@ -383,8 +383,15 @@ class EnvironmentValues:
 
     def left_out_of(self, content: bytes) -> bytes:
         """A file without them. The records of a log get new checksums."""
+
+        def summed(record: re.Match[bytes]) -> bytes:
+            before, after, lines = record.groups()
+            payload = b"\n".join(line[1:] for line in lines.removesuffix(b"\n").split(b"\n"))
+            digest = hashlib.md5(payload, usedforsecurity=False).hexdigest()
+            return before + digest.encode() + after + lines
+
         changed = self._byte_forms.sub(LEFT_OUT.encode(), content)
-        return content if changed == content else _RECORD.sub(_summed, changed)
+        return content if changed == content else _RECORD.sub(summed, changed)
 
     def left_out_of_fact(self, value: Any) -> Any:  # noqa: ANN401 - as many types as fields
         """A fact, or what a field of it holds, without them."""
@@ -402,16 +409,3 @@ class EnvironmentValues:
                 for name, part in value.items()
             }
         return value
-
-
-def _guarded(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for line in content.splitlines() if b"._data[" in content else ():
-        if b"._data[" in line:
-            yield from _GUARD.findall(line)
-            yield from _GUARD.findall(_ESCAPED.sub(rb"\1", line))
-
-
-def _summed(record: re.Match[bytes]) -> bytes:
-    before, after, lines = record.groups()
-    payload = b"\n".join(line[1:] for line in lines.removesuffix(b"\n").split(b"\n"))
-    return before + hashlib.md5(payload, usedforsecurity=False).hexdigest().encode() + after + lines

@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import tempfile
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
-from graphdoctor.rules.diagnosis.sites import BreakSite, RecordingView
+from graphdoctor.rules.diagnosis.sites import RecordingView
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch import script as capture
 from graphdoctor.trials.launch.request import DTYPES
@@ -171,43 +171,32 @@ class _Sources:
         """The project's modules that a file and they themselves import: names and texts."""
         seen = {self.file.stem, *sys.stdlib_module_names}
         waiting = [(self.file.name, text)]
+        own = [Path(file) for file, source in self.recorded.items() if source.origin == "user"]
+        folders = [self.file.parent]
+        while (folders[-1] / "__init__.py").is_file():
+            folders.append(folders[-1].parent)
         while waiting:
             importer, content = waiting.pop()
             for name in _imported(content, importer):
                 if name in seen:
                     continue
                 seen.add(name)
-                if (file := self._recorded_module(name)) is not None:
-                    waiting.append((f"{name}.py", self.text(file)))
+                beside = self.file.parent / f"{name}.py"
+                files = [file for file in own if file.name == beside.name]
+                files = [beside] if str(beside) in self.recorded else files
+                if len(files) == 1:
+                    waiting.append((f"{name}.py", self.text(str(files[0]))))
                     yield waiting[-1]
-                elif self._is_of_project(name):
+                # Of the project, on disk or in the recording; an editable installation can be
+                # anywhere.
+                elif any(name in file.parts[:-1] for file in own) or any(
+                    (folder / path).is_file()
+                    for folder in folders
+                    for path in (f"{name}.py", f"{name}/__init__.py")
+                ):
                     raise _ImpossibleError(
                         f"{importer} imports the project's {name}, which isn't in the recording"
                     )
-
-    def _recorded_module(self, name: str) -> str | None:
-        beside = str(self.file.parent / f"{name}.py")
-        files = [
-            file
-            for file, source in self.recorded.items()
-            if source.origin == "user" and Path(file).name == f"{name}.py"
-        ]
-        return beside if beside in self.recorded else files[0] if len(files) == 1 else None
-
-    def _is_of_project(self, name: str) -> bool:
-        """Return whether a file or folder of the project has this name, on disk or in the
-        recording.
-        """
-        for folder in self.file.parents:
-            if (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file():
-                return True
-            if not (folder / "__init__.py").is_file():
-                break
-        # An editable installation can be anywhere.
-        return any(
-            source.origin == "user" and name in Path(file).parts[:-1]
-            for file, source in self.recorded.items()
-        )
 
 
 def _imported(text: str, file: str) -> Iterator[str]:
@@ -310,36 +299,26 @@ def compared(before: Recording, after: Recording, folder: Path) -> Attempt:
 
 
 def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
-    old, new = (
-        {_key(site): site for site in RecordingView(recording, Path()).sites}
-        for recording in (before, after)
-    )
-    missing = [site for key, site in old.items() if key not in new]
-    other = [site for key, site in new.items() if key not in old]
+    def places(recording: Recording) -> dict[Hashable, str]:
+        """Breaks by what identifies them when their lines are in another file."""
+        named: dict[Hashable, str] = {}
+        for site in RecordingView(recording, Path()).sites:
+            entry, cause = site.entry, site.cause.torch_id or site.cause.gb_type
+            key: Hashable = (cause, entry.file, entry.line)
+            if entry.origin == "user":
+                key = cause, entry.qualname or entry.function, entry.text
+            named[key] = f"{Path(entry.file).name}:{entry.line}"
+        return named
+
+    old, new = places(before), places(after)
+    missing = [place for key, place in old.items() if key not in new]
+    other = [place for key, place in new.items() if key not in old]
     if not missing and not other:
         same = {0: "no graph break, as recorded", 1: "the same graph break"}
         return f"it has {same.get(len(old), f'the same {len(old)} graph breaks')}", True
-    return ", ".join(
-        (
-            f"it has {len(old) - len(missing)} of the {len(old)} recorded graph breaks",
-            *([f"not {_places(missing)}"] if missing else []),
-            *([f"and also {_places(other)}"] if other else []),
-        )
-    ), False
-
-
-def _key(site: BreakSite) -> Hashable:
-    """Identifies a break when its line is in another file: torch's id, the function, the line's
-    text.
-    """
-    entry, cause = site.entry, site.cause.torch_id or site.cause.gb_type
-    if entry.origin == "user":
-        return cause, entry.qualname or entry.function, entry.text
-    return cause, entry.file, entry.line
-
-
-def _places(sites: Sequence[BreakSite]) -> str:
-    return listed([f"{Path(site.entry.file).name}:{site.entry.line}" for site in sites])
+    words = f"it has {len(old) - len(missing)} of the {len(old)} recorded graph breaks"
+    words += f", not {listed(missing)}" if missing else ""
+    return words + (f", and also {listed(other)}" if other else ""), False
 
 
 def _recompiles(before: Recording, after: Recording) -> tuple[str, bool]:
@@ -353,18 +332,17 @@ def _recompiles(before: Recording, after: Recording) -> tuple[str, bool]:
 
 
 def _error(before: Recording, after: Recording) -> tuple[str, bool]:
-    old, new = (_error_type(recording) for recording in (before, after))
+    old, new = (
+        next((call.error.type for call in run.calls if call.error is not None), run.exit.error_type)
+        for run in (before, after)
+    )
     if old is not None:
-        verb = "fails" if new == old else "doesn't fail"
-        return f"and {verb} with {old} as recorded", new == old
+        name = old.rpartition(".")[2]
+        is_same = new is not None and new.rpartition(".")[2] == name
+        verb = "fails" if is_same else "doesn't fail"
+        return f"and {verb} with {name} as recorded", is_same
     if after.exit.reason == "finished":
         return "", True
     is_finished = before.exit.reason == "finished"
     ended = "finished" if is_finished else f"ended differently: {before.exit.message}"
     return f"and fails ({after.exit.message}), while the recorded run {ended}", False
-
-
-def _error_type(recording: Recording) -> str | None:
-    of_calls = (call.error.type for call in recording.calls if call.error is not None)
-    name = next(of_calls, recording.exit.error_type)
-    return name and name.rpartition(".")[2]

@@ -7,7 +7,6 @@ reach the next one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.facts.base import values_of
@@ -41,58 +40,48 @@ def export(
     jobs = 1 if is_on_device else fitting(peak_bytes, most=_MAX_JOBS)
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
         exporter = Exporter(replays, setup.on_phase, Path.cwd(), jobs)
-        report = _Exports(exporter, is_tried).report(diagnosis)
+        pairs = [
+            _way(exporter, is_strict=is_strict, is_tried=is_tried) for is_strict in (False, True)
+        ]
+    ways, exports = zip(*pairs, strict=True)
+    best, strict = best_of(ways), ways[1]
+    calls = next((export.calls for export in exports if export and export.calls), None)
+    is_known = strict.op_count is not None or strict.is_cured
+    report = ExportReport(
+        graphdoctor_version=__version__,
+        environment=diagnosis.recording.environment,
+        target=diagnosis.recording.target,
+        text=answer(ways, best),
+        best=best,
+        is_wrapped=any(export is not None and export.is_wrapped for export in exports),
+        ways=ways,
+        calls_made=0 if calls is None else calls.made,
+        calls_other=() if calls is None else calls.other,
+        breaks=() if is_known else _later(diagnosis, strict),
+        gaps=diagnosis.recording.gaps,
+    )
     write_fact(report, recording / EXPORT_FILE)
     return report
 
 
-@dataclass(frozen=True)
-class _Exports:
-    exporter: Exporter
-    is_tried: bool
-
-    def report(self, diagnosis: Diagnosis) -> ExportReport:
-        exports: list[Export | None] = []
-        ways: list[ExportWay] = []
-        for is_strict in (False, True):
-            way, export = self._way(is_strict=is_strict)
-            ways.append(way)
-            exports.append(export)
-        best, strict = best_of(ways), ways[1]
-        calls = next((export.calls for export in exports if export and export.calls), None)
-        is_known = strict.op_count is not None or strict.is_cured
-        return ExportReport(
-            graphdoctor_version=__version__,
-            environment=diagnosis.recording.environment,
-            target=diagnosis.recording.target,
-            text=answer(ways, best),
-            best=best,
-            is_wrapped=any(export is not None and export.is_wrapped for export in exports),
-            ways=tuple(ways),
-            calls_made=0 if calls is None else calls.made,
-            calls_other=() if calls is None else calls.other,
-            breaks=() if is_known else _later(diagnosis, strict),
-            gaps=diagnosis.recording.gaps,
-        )
-
-    def _way(self, *, is_strict: bool) -> tuple[ExportWay, Export | None]:
-        flag, plan = f"strict={is_strict}", ExportPlan(is_strict)
-        reference = self.exporter.reference(RunChange())
-        self.exporter.on_phase(f"exporting with {flag}")
-        attempt = self.exporter.attempt(LIKE_FIRST, plan, flag.replace("=", "-").lower(), reference)
-        trials, export = ExportTrials(self.exporter, plan), attempt.export
-        way = ExportWay(is_strict=is_strict, status=attempt.status, reason=attempt.reason)
-        if export is not None:
-            made = values_of(export, "line", "seconds", "op_count", "inputs", "constraints")
-            way = way.replace(**made, **values_of(attempt, "correctness", "lost", "unwritten"))
-        if attempt.blocker is None:
-            return way, export
-        if not self.is_tried:
-            blocker = trials.blocker(attempt.blocker, attempt, LIKE_FIRST)
-            return way.replace(blockers=(blocker,)), export
-        cure = trials.run(attempt, LIKE_FIRST)
-        values = {"blockers": tuple(cure.blockers), **values_of(cure, "is_cured", "settings")}
-        return way.replace(**values, diff=trials.diff(cure)), cure.export or export
+def _way(exporter: Exporter, *, is_strict: bool, is_tried: bool) -> tuple[ExportWay, Export | None]:
+    flag, plan = f"strict={is_strict}", ExportPlan(is_strict)
+    reference = exporter.reference(RunChange())
+    exporter.on_phase(f"exporting with {flag}")
+    attempt = exporter.attempt(LIKE_FIRST, plan, flag.replace("=", "-").lower(), reference)
+    trials, made = ExportTrials(exporter, plan), attempt.export
+    way = ExportWay(is_strict=is_strict, status=attempt.status, reason=attempt.reason)
+    if made is not None:
+        values = values_of(made, "line", "seconds", "op_count", "inputs", "constraints")
+        way = way.replace(**values, **values_of(attempt, "correctness", "lost", "unwritten"))
+    if attempt.blocker is None:
+        return way, made
+    if not is_tried:
+        blocker = trials.blocker(attempt.blocker, attempt, LIKE_FIRST)
+        return way.replace(blockers=(blocker,)), made
+    cure = trials.run(attempt, LIKE_FIRST)
+    values = values_of(cure, "is_cured", "settings", "diff")
+    return way.replace(blockers=tuple(cure.blockers), **values), cure.export or made
 
 
 def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:

@@ -16,7 +16,7 @@ import libcst as cst
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.export import MADE, ExportBlocker, WayStatus
+from graphdoctor.facts.export import ExportBlocker, WayStatus
 from graphdoctor.facts.fixes import Fix, Reason, Verdict, because
 from graphdoctor.facts.recording import Export, Recording
 from graphdoctor.facts.trials import ResultKind
@@ -62,7 +62,7 @@ class Cure:
 
     blockers: list[ExportBlocker] = field(default_factory=list)
     export: Export | None = None
-    changes: tuple[FileChange, ...] = ()
+    diff: str = ""
     settings: tuple[str, ...] = ()
 
     @property
@@ -82,8 +82,7 @@ class ExportTrials:
 
     def run(self, untouched: Attempt, program: Program) -> Cure:
         """Try fixes until the export succeeds, or no fix helps."""
-        cure = Cure()
-        attempt = untouched
+        cure, attempt = Cure(), untouched
         kept: list[Candidate] = []
         while (finding := attempt.blocker) is not None and len(cure.blockers) < _MAX_BLOCKERS:
             number = len(cure.blockers) + 1
@@ -97,18 +96,24 @@ class ExportTrials:
             program, attempt = with_fixes(program, (best.proposal,)), best.attempt
         if attempt.status != "exported" or not kept:
             return cure
-        cure.blockers = [self._settled(*pair) for pair in zip(cure.blockers, kept, strict=True)]
+        # What was kept on the way is verified, once the export succeeds.
+        for number, (blocker, fix) in enumerate(zip(cure.blockers, kept, strict=True)):
+            tried = tuple(
+                trial.replace(verdict="verified", reasons=())
+                if trial.verdict == "moved" and trial.title == fix.title
+                else trial
+                for trial in blocker.tried
+            )
+            finding = blocker.finding.replace(fixes=fixes_with(blocker.finding, tried, None))
+            cure.blockers[number] = blocker.replace(tried=tried, finding=finding)
         cure.export = attempt.export
-        cure.changes = tuple(
-            FileChange(path, self._originals[path], text) for path, text in program.content.items()
+        cure.diff = "".join(
+            diff_text(FileChange(path, self._originals[path], text), self._exporter.root)
+            for path, text in program.content.items()
         )
         setup = (fix.snippet for fix in kept if not fix.edits and fix.snippet)
         cure.settings = tuple(dict.fromkeys(setup))
         return cure
-
-    def diff(self, cure: Cure) -> str:
-        """Return the edits of a cure as one unified diff."""
-        return "".join(diff_text(change, self._exporter.root) for change in cure.changes)
 
     def _try_all(
         self, finding: Finding, attempt: Attempt, program: Program, number: int
@@ -148,10 +153,11 @@ class ExportTrials:
             if option.finding.fingerprint == finding.fingerprint
             for fix in option.fixes
         ]
+        targets = (finding.fingerprint,)
         calls = [
             Candidate(
                 **values_of(fix, "title", "kind", "is_safe", "snippet", "place"),
-                targets=(finding.fingerprint,),
+                targets=targets,
                 change=RunChange(setup=(fix.snippet,)),
             )
             for fix in finding.fixes
@@ -167,27 +173,18 @@ class ExportTrials:
             and fix.kind != "config"
             and not any(splits(edit.before, edit.after) for edit in fix.edits)
         ]
-        return proposals or self._snippets(finding, sources)
-
-    @staticmethod
-    def _snippets(finding: Finding, sources: Sources) -> list[Candidate]:
-        """Return lines that the rule suggests, where no edit is right for every program."""
-        if finding.location.origin != "user":
-            return []
+        if proposals or finding.location.origin != "user":
+            return proposals
+        # Lines that the rule suggests, where no edit is right for every program.
         try:
             source = sources.file_of(finding)
         except DeclinedError:
             return []
+        written_fixes = ((fix.title, written(fix, source)) for fix in finding.fixes)
         return [
-            Candidate(
-                title=fix.title,
-                kind="code",
-                is_safe=False,
-                targets=(finding.fingerprint,),
-                edits=(edit,),
-            )
-            for fix in finding.fixes
-            if (edit := written(fix, source)) is not None
+            Candidate(title=title, kind="code", is_safe=False, targets=targets, edits=(edit,))
+            for title, edit in written_fixes
+            if edit is not None
         ]
 
     def blocker(
@@ -245,18 +242,6 @@ class ExportTrials:
             return "no effect", (because("stops_there"),)
         place = self._original(left, program).location.shown
         return "moved", (because("stops_at", place),)
-
-    @staticmethod
-    def _settled(blocker: ExportBlocker, kept: Candidate) -> ExportBlocker:
-        """Mark what was kept on the way as verified, once the export succeeds."""
-        tried = tuple(
-            fix.replace(verdict="verified", reasons=())
-            if fix.verdict == "moved" and fix.title == kept.title
-            else fix
-            for fix in blocker.tried
-        )
-        fixes = fixes_with(blocker.finding, tried, None)
-        return blocker.replace(tried=tried, finding=blocker.finding.replace(fixes=fixes))
 
 
 def written(fix: Fix, source: SourceFile) -> FileChange | None:
@@ -316,11 +301,6 @@ class Attempt:
     def export(self) -> Export | None:
         """The export that torch made; None if the process ended before."""
         return self.observed.recording.export
-
-    @property
-    def is_made(self) -> bool:
-        """Torch made a program."""
-        return self.status in MADE
 
     @property
     def blocker(self) -> Finding | None:

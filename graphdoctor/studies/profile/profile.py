@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Diagnosis
@@ -43,15 +43,6 @@ _NUMBER = re.compile(r"( of call)? [!\d/_]+$")
 """Of a call or a compile."""
 
 
-@dataclass(frozen=True)
-class Profile:
-    """A profile that was just made."""
-
-    recorded: Recorded
-    diagnosis: Diagnosis
-    result: ProfileResult
-
-
 class Phases:
     """Passes on what begins, and times it."""
 
@@ -79,7 +70,7 @@ class Phases:
 
 def profile_target(
     request: Request, store: Store, setup: Setup, selection: Selection, *, is_tried: bool = False
-) -> Profile:
+) -> tuple[Recorded, Diagnosis, ProfileResult]:
     """Record a target's calls and profile the last one; the recording holds the report."""
     phases = Phases(setup.on_phase)
     setup = replace(setup, on_phase=phases.begin)
@@ -116,7 +107,7 @@ def profile_target(
     report = replace(report, phases=phases.taken())
     if recorded.exit.reason == "finished":
         write_fact(report, recorded.folder / PROFILE_FILE)
-    return Profile(recorded, diagnosis, ProfileResult(report, recording.picture))
+    return recorded, diagnosis, ProfileResult(report, recording.picture)
 
 
 _LESS = 0.99
@@ -143,10 +134,21 @@ def memory_trial(
 
     ``times``: the call with the setting and without it, in turns; None if it wasn't timed.
     """
+    kept = _keeps(before, after)
+    outcome: MemoryOutcome = "failed"
+    if is_same is False:
+        outcome = "differs"
+    elif kept is not None and kept >= _LESS:
+        outcome = "nothing"
+    elif kept is not None and times is not None:
+        is_costly = times.ratio_low - 1 > 1 - kept
+        outcome = "costly" if is_costly else "unclear"
+        if times.ratio_high - 1 <= 1 - kept:
+            outcome = "saves"
     ratios = {name: getattr(times, name, None) for name in ("ratio", "ratio_low", "ratio_high")}
     return MemoryTrial(
         what=setting.line,
-        outcome=_outcome(before, after, times, is_same=is_same),
+        outcome=outcome,
         saved_bytes=None if after is None else after.saved_bytes,
         # What else is in another process isn't the same.
         peak_bytes=after.peak_bytes if after is not None and after.peak_of == "allocator" else None,
@@ -154,25 +156,6 @@ def memory_trial(
         reason=reason,
         **ratios,
     )
-
-
-def _outcome(
-    before: MemoryUse,
-    after: MeasuredMemory | None,
-    times: PairedTime | None,
-    *,
-    is_same: bool | None,
-) -> MemoryOutcome:
-    if is_same is False:
-        return "differs"
-    kept = _keeps(before, after)
-    if kept is not None and kept >= _LESS:
-        return "nothing"
-    if kept is None or times is None:
-        return "failed"
-    if times.ratio_high - 1 <= 1 - kept:
-        return "saves"
-    return "costly" if times.ratio_low - 1 > 1 - kept else "unclear"
 
 
 _FOLDER = "memory"
@@ -194,40 +177,36 @@ def try_keeping_less(
     turns.
     """
     on_phase, measured = setup.on_phase, Measured(memory=True)
-    program = Program(change=RunChange(settings=(setting,)))
+    untouched, program = Program(), Program(change=RunChange(settings=(setting,)))
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
-        reference = Reference(replays, Program(), on_phase=on_phase)
-
+        reference = Reference(replays, untouched, on_phase=on_phase)
         on_phase(f"running with {setting.line}")
         replay = reference.replay(program, "kept-less", measured=measured)
         if replay.exit.reason != "finished":
-            return memory_trial(
-                setting, before, None, None, is_same=None, reason=clause(replay.exit.message)
-            )
+            reason = clause(replay.exit.message)
+            return memory_trial(setting, before, None, None, is_same=None, reason=reason)
         verdict = reference.judge(replay, program, "kept-less", measured=measured)
-        is_same, reason = verdict.correct, reasons_text(verdict.reasons)
+        is_same, reasons = verdict.correct, reasons_text(verdict.reasons)
         if is_same is False:
             on_phase("running without it")
-            again = reference.replay(Program(), "kept-as-before", measured=measured)
-            if (
-                reference.judge(again, Program(), "kept-as-before", measured=measured).correct
-                is False
-            ):
+            name = "kept-as-before"
+            again = reference.replay(untouched, name, measured=measured)
+            if reference.judge(again, untouched, name, measured=measured).correct is False:
                 # The setting isn't to blame.
-                is_same, reason = (
-                    None,
-                    f"{reason}; results differ from eager mode's without the setting too",
-                )
-        times: PairedTime | Reason | None = None
+                is_same, also = None, "results differ from eager mode's without the setting too"
+                reasons = f"{reasons}; {also}"
+        times: PairedTime | None = None
         kept = _keeps(before, replay.memory)
         if is_same is not False and kept is not None and kept < _LESS:
             if draws_random:
                 # Results can be compared only under eager mode's random numbers, with which torch
                 # may keep something else.
-                is_same, reason = None, _RANDOM
+                is_same, reasons = None, _RANDOM
             else:
                 on_phase("timing both in turns")
-                times = time_pair(replays, Program(), program, "time", backend=request.spec.backend)
-                reason = reasons_text([times]) if isinstance(times, Reason) else reason
-        timed = times if isinstance(times, PairedTime) else None
-        return memory_trial(setting, before, replay.memory, timed, is_same=is_same, reason=reason)
+                timed = time_pair(replays, untouched, program, "time", backend=request.spec.backend)
+                if isinstance(timed, Reason):
+                    reasons = reasons_text([timed])
+                else:
+                    times = timed
+        return memory_trial(setting, before, replay.memory, times, is_same=is_same, reason=reasons)

@@ -20,8 +20,8 @@ host's. The largest part binds it; one that comes close to the largest is named 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from graphdoctor.facts.diagnosis import Diagnosis
@@ -73,96 +73,71 @@ def judged(
     ``calibration``: what the device reaches; None if it wasn't measured. One that isn't steady is
     as good as none.
     """
-    if calibration is not None and not calibration.is_steady:
-        calibration = None
-    all_kernels, cache_bytes = (
-        tuple(kernels),
-        0 if calibration is None else calibration.cache_bytes or 0,
-    )
+    rates = calibration if calibration is not None and calibration.is_steady else None
+    kernels = tuple(kernels)
+    cache_bytes = 0 if rates is None else rates.cache_bytes or 0
     # Parameters and inputs that don't fit into the cache are never there when a kernel begins.
-    is_cold = sum(kernel.argument_bytes or 0 for kernel in all_kernels) > cache_bytes
-    return tuple(_judged(kernel, calibration, device, is_cold=is_cold) for kernel in all_kernels)
+    is_cold = sum(kernel.argument_bytes or 0 for kernel in kernels) > cache_bytes
+    reached = (_reached(kernel, rates) if kernel.time_us else kernel for kernel in kernels)
+    is_alone = device == "cpu" and rates is not None and rates.threads == 1
+    starting_us = _ALONE_US if is_alone else _STARTING_US[device]
+
+    def bound_by(kernel: ProfiledKernel) -> BoundBy | None:
+        if kernel.kind == "communication":
+            return "communication"
+        # The part of what it moves that surely isn't in the cache when it begins.
+        from_memory = 1.0
+        if kernel.bytes and kernel.bytes / kernel.calls <= _IN_CACHE * cache_bytes:
+            from_memory = (kernel.argument_bytes or 0) / kernel.bytes if is_cold else 0.0
+        shares: dict[BoundBy, float] = {
+            "memory": (kernel.bandwidth_share or 0.0) * from_memory,
+            "compute": kernel.compute_share or 0.0,
+            "arithmetic": kernel.arithmetic_share or 0.0,
+        }
+        bound = max(shares, key=lambda limit: shares[limit] / _BOUND[device][limit])
+        if shares[bound] >= _BOUND[device][bound]:
+            return bound
+        if kernel.time_us / kernel.calls < _SHORT * starting_us:
+            return "latency"
+        return "memory" if kernel.kind == "copy" and kernel.bytes is None else None
+
+    return tuple(
+        replace(kernel, bound_by=bound_by(kernel)) if kernel.time_us else kernel
+        for kernel in reached
+    )
 
 
-def _judged(
-    kernel: ProfiledKernel, calibration: Calibration | None, device: Device, *, is_cold: bool
-) -> ProfiledKernel:
-    if not kernel.time_us:
-        return kernel
+def _reached(kernel: ProfiledKernel, rates: Calibration | None) -> ProfiledKernel:
+    """A kernel with its rates, and their shares of what the device reaches."""
     # Bytes in a microsecond are megabytes in a second.
     gb_per_s = None if kernel.bytes is None else kernel.bytes / kernel.time_us / 1e3
     tflops_per_s = None if kernel.flops is None else kernel.flops / kernel.time_us / 1e6
-    possible = None if calibration is None else calibration.copy_gb_per_s
-    arithmetic_us = None if calibration is None else _arithmetic_us(kernel, calibration)
-    reached = replace(
-        kernel,
-        gb_per_s=gb_per_s,
-        tflops_per_s=tflops_per_s,
-        bandwidth_share=_share(gb_per_s, possible),
-        compute_share=_share(
-            tflops_per_s, None if calibration is None else _product_rate(kernel, calibration)
-        ),
-        arithmetic_share=_share(arithmetic_us, kernel.time_us),
-    )
-    return replace(reached, bound_by=_bound_by(reached, calibration, device, is_cold=is_cold))
-
-
-def _share(reached: float | None, possible: float | None) -> float | None:
-    return reached / possible if reached is not None and possible else None
-
-
-def _product_rate(kernel: ProfiledKernel, calibration: Calibration) -> float | None:
-    rates = calibration.matmul_tflops_per_s
-    if kernel.dtype == "float32" and TF32 in rates and is_convolution(kernel):
-        return rates[TF32]
-    return rates.get(kernel.dtype or "")
-
-
-def _arithmetic_us(kernel: ProfiledKernel, calibration: Calibration) -> float | None:
-    """Microseconds of a kernel's operations on single elements at the device's rates; None if they
-    aren't known.
-    """
-    us = 0.0
+    kernel = replace(kernel, gb_per_s=gb_per_s, tflops_per_s=tflops_per_s)
+    if rates is None:
+        return kernel
+    products = rates.matmul_tflops_per_s
+    is_tf32 = kernel.dtype == "float32" and TF32 in products and is_convolution(kernel)
+    product_rate = products.get(TF32 if is_tf32 else kernel.dtype or "")
+    arithmetic_us: float | None = None if kernel.elementwise is None else 0.0
     for name, count in (kernel.elementwise or {}).items():
-        if (rate := calibration.elementwise_rate(name)) is None:
-            return None
-        us += count / rate / 1e3
-    return None if kernel.elementwise is None else us
+        if arithmetic_us is not None:
+            rate = rates.elementwise_rate(name)
+            arithmetic_us = None if rate is None else arithmetic_us + count / rate / 1e3
+
+    def share(reached: float | None, possible: float | None) -> float | None:
+        return reached / possible if reached is not None and possible else None
+
+    return replace(
+        kernel,
+        bandwidth_share=share(gb_per_s, rates.copy_gb_per_s),
+        compute_share=share(tflops_per_s, product_rate),
+        arithmetic_share=share(arithmetic_us, kernel.time_us),
+    )
 
 
 def is_convolution(kernel: ProfiledKernel) -> bool:
     """It computes a convolution or its gradients."""
     return any("convolution" in name for name in kernel.operations)
-
-
-def _bound_by(
-    kernel: ProfiledKernel, calibration: Calibration | None, device: Device, *, is_cold: bool
-) -> BoundBy | None:
-    if kernel.kind == "communication":
-        return "communication"
-    shares: dict[BoundBy, float] = {
-        "memory": (kernel.bandwidth_share or 0.0)
-        * _part_from_memory(kernel, calibration, is_cold=is_cold),
-        "compute": kernel.compute_share or 0.0,
-        "arithmetic": kernel.arithmetic_share or 0.0,
-    }
-    bound = max(shares, key=lambda limit: shares[limit] / _BOUND[device][limit])
-    if shares[bound] >= _BOUND[device][bound]:
-        return bound
-    is_alone = device == "cpu" and calibration is not None and calibration.threads == 1
-    if kernel.time_us / kernel.calls < _SHORT * (_ALONE_US if is_alone else _STARTING_US[device]):
-        return "latency"
-    return "memory" if kernel.kind == "copy" and kernel.bytes is None else None
-
-
-def _part_from_memory(
-    kernel: ProfiledKernel, calibration: Calibration | None, *, is_cold: bool
-) -> float:
-    """The part of what a kernel moves that surely isn't in the cache when it begins."""
-    cache_bytes = 0 if calibration is None else calibration.cache_bytes or 0
-    if not kernel.bytes or kernel.bytes / kernel.calls > _IN_CACHE * cache_bytes:
-        return 1.0
-    return (kernel.argument_bytes or 0) / kernel.bytes if is_cold else 0.0
 
 
 def with_bounds(
@@ -201,11 +176,31 @@ def regime_of(report: ProfileReport, recording: Recording, diagnosis: Diagnosis)
     """Judge what a call is bound by; None if there is no steady call."""
     if report.call_us is None or not report.call_us.median:
         return None
-    call = _Call(report, recording, diagnosis)
-    regime = Regime(bound_by=None, text="", evidence={}, doubt=_doubt(report, recording.kernels))
+    seen, calibration = recording.kernels, report.calibration
+    regime = Regime(bound_by=None, text="", evidence={}, doubt=_doubt(report, seen))
     if regime.doubt is None:
-        regime = _judged_regime(call)
-    return replace(regime, text=regime_text(regime, report, recording.kernels))
+        shares = _shares(report)
+        unknown = shares.pop(None)
+        evidence = {f"{bound}_share": part for bound, part in shares.items()}
+        evidence |= {"unknown_share": unknown} | _numbers(report, report.call_us.median, seen)
+        (first, share), (second, next_share), *_ = (
+            (bound, part) for bound, part in shares.items() if bound is not None
+        )
+        close = second if next_share >= _CLOSE * share else None
+        regime = replace(regime, evidence=evidence, largest=first, close=close)
+        if unknown > share:
+            doubt: RegimeDoubt = "uncalibrated" if calibration is None else "unsteady"
+            if calibration is not None and calibration.is_steady:
+                doubt = "unreached"
+            regime = replace(regime, doubt=doubt)
+        else:
+            bounds = (bound for bound in (first, close) if bound)
+            codes = (
+                code for bound in bounds for code in _advice(bound, report, recording, diagnosis)
+            )
+            texts = (ADVICE[code].format(bfloat16=in_bfloat16(report.device)) for code in codes)
+            regime = replace(regime, bound_by=first, advice=tuple(dict.fromkeys(texts)))
+    return replace(regime, text=regime_text(regime, report, seen))
 
 
 def _doubt(report: ProfileReport, seen: KernelShare | None) -> RegimeDoubt | None:
@@ -224,27 +219,6 @@ def _doubt(report: ProfileReport, seen: KernelShare | None) -> RegimeDoubt | Non
     return None
 
 
-def _judged_regime(call: _Call) -> Regime:
-    shares, calibration = _shares(call.report), call.report.calibration
-    unknown = shares.pop(None)
-    evidence = {f"{bound}_share": part for bound, part in shares.items()}
-    evidence |= {"unknown_share": unknown} | _evidence(call.report, call.recording.kernels)
-    (first, share), (second, next_share), *_ = (
-        (bound, part) for bound, part in shares.items() if bound is not None
-    )
-    close = second if next_share >= _CLOSE * share else None
-    regime = Regime(bound_by=None, text="", evidence=evidence, largest=first, close=close)
-    if unknown > share:
-        doubt: RegimeDoubt = "uncalibrated" if calibration is None else "unsteady"
-        if calibration is not None and calibration.is_steady:
-            doubt = "unreached"
-        return replace(regime, doubt=doubt)
-    codes = (code for bound in (first, close) if bound for code in _ADVICE[bound](call))
-    bfloat16 = in_bfloat16(call.report.device)
-    texts = (ADVICE[code].format(bfloat16=bfloat16) for code in codes)
-    return replace(regime, bound_by=first, advice=tuple(dict.fromkeys(texts)))
-
-
 def _shares(report: ProfileReport) -> dict[BoundBy | None, float]:
     """Shares of the call by what it waits for, the largest first; None stands for what is
     unknown.
@@ -258,14 +232,10 @@ def _shares(report: ProfileReport) -> dict[BoundBy | None, float]:
     return {bound: us / whole for bound, us in sorted(times.items(), key=lambda item: -item[1])}
 
 
-def _evidence(report: ProfileReport, seen: KernelShare | None) -> dict[str, float]:
+def _numbers(report: ProfileReport, call_us: float, seen: KernelShare | None) -> dict[str, float]:
     """The numbers that the text is about."""
     kernels_us, rest_us = report.kernels_us or 0.0, report.rest_us or 0.0
-    numbers: dict[str, float] = {
-        "call_us": report.call_us.median if report.call_us else 0.0,
-        "kernels_us": kernels_us,
-        "rest_us": rest_us,
-    }
+    numbers: dict[str, float] = {"call_us": call_us, "kernels_us": kernels_us, "rest_us": rest_us}
     if seen is None:
         return numbers
     numbers |= {
@@ -277,118 +247,65 @@ def _evidence(report: ProfileReport, seen: KernelShare | None) -> dict[str, floa
     if seen.overhead_us is not None:
         numbers["overhead_us"] = seen.overhead_us
     if count := seen.launches:
-        numbers |= {
-            "launches": count,
-            "kernel_us": kernels_us / count,
-            "rest_per_launch_us": rest_us / count,
-        }
+        numbers |= {"launches": count, "kernel_us": kernels_us / count}
+        numbers["rest_per_launch_us"] = rest_us / count
     return numbers
 
 
-# Advice, the most useful first.
+def _advice(
+    bound: BoundBy, report: ProfileReport, recording: Recording, diagnosis: Diagnosis
+) -> list[str]:
+    """Codes of what helps, the most useful first."""
+    kernels = [kernel for kernel in report.kernels if kernel.bound_by == bound]
+    graphs = recording.profiled.graphs if recording.profiled is not None else ()
+    by_number = {(graph.graph, graph.phase): graph for graph in graphs}
 
-
-@dataclass(frozen=True)
-class _Call:
-    report: ProfileReport
-    recording: Recording
-    diagnosis: Diagnosis
-
-    @property
-    def mode(self) -> str:
-        """The mode that torch.compile was given."""
-        return str(self.report.target.compile_arguments.get("mode"))
-
-    @property
-    def lacks_cuda_graphs(self) -> bool:
-        """Return whether it could have CUDA graphs, and has none."""
-        is_without = self.report.cuda_graphs is None and self.mode not in _WITH_CUDA_GRAPHS
-        return self.report.device == "cuda" and is_without
-
-    def is_mostly(self, bound: BoundBy, fits: Callable[[ProfiledKernel], bool]) -> bool:
-        """Return whether most of the time that waits for this is in such kernels."""
-        kernels = [kernel for kernel in self.report.kernels if kernel.bound_by == bound]
+    def is_mostly(fits: Callable[[ProfiledKernel], bool]) -> bool:
+        # Most of the time that waits for this is in such kernels.
         fitting_us = sum(kernel.time_us for kernel in kernels if fits(kernel))
         return fitting_us > sum(kernel.time_us for kernel in kernels) / 2
 
-    def is_in_float32(self, bound: BoundBy) -> bool:
-        """Return whether most of that time is in kernels with values in float32."""
-        profiled = self.recording.profiled
-        graphs = (
-            {}
-            if profiled is None
-            else {(graph.graph, graph.phase): graph for graph in profiled.graphs}
+    def has_float32(kernel: ProfiledKernel) -> bool:
+        if kernel.dtype:
+            return kernel.dtype == "float32"
+        graph = None if kernel.graph is None else by_number.get((kernel.graph, kernel.phase))
+        return any(
+            operation.dtype == "float32"
+            for operation in (() if graph is None else graph.operations)
+            if operation.operation.rpartition(".")[0] in kernel.operations
         )
 
-        def fits(kernel: ProfiledKernel) -> bool:
-            graph = None if kernel.graph is None else graphs.get((kernel.graph, kernel.phase))
-            dtypes = {
-                operation.dtype
-                for operation in (() if graph is None else graph.operations)
-                if operation.operation.rpartition(".")[0] in kernel.operations
-            }
-            return "float32" in ({kernel.dtype} if kernel.dtype else dtypes)
-
-        return self.is_mostly(bound, fits)
-
-
-def _for_host(call: _Call) -> Iterator[str]:
-    if call.diagnosis.summary.break_sites:
-        yield "entering"
-    seen = call.recording.kernels
-    if call.report.device == "cpu" and seen is not None and seen.is_own_python:
-        yield "own_python"
-    if call.lacks_cuda_graphs:
-        yield "cuda_graphs"
-    yield "more_in_a_call"
-
-
-def _for_latency(call: _Call) -> Iterator[str]:
-    if call.lacks_cuda_graphs:
-        yield "cuda_graphs"
-    yield "more_in_a_kernel"
-
-
-def _for_communication(_call: _Call) -> Iterator[str]:
-    yield from ("overlap", "send_less")
-
-
-def _for_memory(call: _Call) -> Iterator[str]:
-    if call.is_in_float32("memory"):
-        yield "half_the_bytes"
-    if call.diagnosis.summary.break_sites:
-        yield "crossing_values"
-    codes = {finding.code for finding in call.diagnosis.findings}
-    yield from (code for code in ("GD508", "GD509") if code in codes)
-    yield "move_less"
-
-
-def _for_compute(call: _Call) -> Iterator[str]:
-    precision, has_float32 = call.recording.float32_precision, call.is_in_float32("compute")
-    is_on_gpu = call.report.device == "cuda"
-    if has_float32 and is_on_gpu and precision is not None:
-        if call.is_mostly("compute", is_convolution):
-            if not precision.convolution_tf32:
-                yield "convolution_tf32"
-        elif not precision.matmul_tf32:
-            yield "matmul_tf32"
-    if has_float32:
-        yield "smaller_dtype"
-    if is_on_gpu and not call.mode.startswith("max-autotune"):
-        yield "autotune"
-
-
-def _for_arithmetic(call: _Call) -> Iterator[str]:
-    yield "compute_less"
-    if call.is_in_float32("arithmetic"):
-        yield "dtype_is_no_help"
-
-
-_ADVICE: Mapping[BoundBy, Callable[[_Call], Iterator[str]]] = {
-    "host": _for_host,
-    "latency": _for_latency,
-    "communication": _for_communication,
-    "memory": _for_memory,
-    "compute": _for_compute,
-    "arithmetic": _for_arithmetic,
-}
+    mode, is_on_gpu = str(report.target.compile_arguments.get("mode")), report.device == "cuda"
+    lacks_graphs = is_on_gpu and report.cuda_graphs is None and mode not in _WITH_CUDA_GRAPHS
+    seen, precision = recording.kernels, recording.float32_precision
+    has_own_python = report.device == "cpu" and seen is not None and seen.is_own_python
+    has_breaks, is_float32 = bool(diagnosis.summary.break_sites), is_mostly(has_float32)
+    codes = {finding.code for finding in diagnosis.findings}
+    products = precision if is_float32 and is_on_gpu else None
+    is_convolved = is_mostly(is_convolution)
+    can_convolve = products is not None and is_convolved and not products.convolution_tf32
+    can_multiply = products is not None and not is_convolved and not products.matmul_tf32
+    advice: Mapping[BoundBy, Mapping[str, bool]] = {
+        "host": {
+            "entering": has_breaks,
+            "own_python": has_own_python,
+            "cuda_graphs": lacks_graphs,
+            "more_in_a_call": True,
+        },
+        "latency": {"cuda_graphs": lacks_graphs, "more_in_a_kernel": True},
+        "communication": {"overlap": True, "send_less": True},
+        "memory": {
+            "half_the_bytes": is_float32,
+            "crossing_values": has_breaks,
+            **{code: code in codes for code in ("GD508", "GD509")},
+            "move_less": True,
+        },
+        "compute": {
+            "convolution_tf32": can_convolve,
+            "matmul_tf32": can_multiply,
+            "smaller_dtype": is_float32,
+            "autotune": is_on_gpu and not mode.startswith("max-autotune"),
+        },
+        "arithmetic": {"compute_less": True, "dtype_is_no_help": is_float32},
+    }
+    return [code for code, fits in advice[bound].items() if fits]

@@ -10,10 +10,9 @@ from typing import TypeVar
 
 from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.bench import CallTimes
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.kernels import CodeLine, ProfilePhase
-from graphdoctor.facts.picture import SourceText
 from graphdoctor.facts.profile import (
     Fusion,
     MemoryUse,
@@ -30,7 +29,6 @@ from graphdoctor.facts.profiled import (
     InductorKernel,
     InductorOperation,
     KeptBy,
-    KernelRun,
     MatchedRun,
     MeasuredMemory,
     Profiled,
@@ -43,38 +41,51 @@ from graphdoctor.studies.profile.regime import judged, regime_of, with_bounds
 
 def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) -> ProfileReport:
     """Make the report of a profile."""
-    profiled = recording.profiled
+    profiled, seen, findings = recording.profiled, recording.kernels, diagnosis.findings
     calls = [call.inputs for call in recording.calls if call.inputs]
+    call_us = None if profiled is None else CallTimes.of(profiled.call.times_us)
+    if call_us is not None:
+        # What one costs isn't this call's where that is more: another, slower call had it.
+        findings = tuple(
+            finding.replace(cost=finding.cost.replace(call_us=None, call_from=None, share=None))
+            if finding.cost is not None and (finding.cost.call_us or 0.0) > call_us.median
+            else finding
+            for finding in findings
+        )
     report = ProfileReport(
         graphdoctor_version=version,
         **values_of(recording, "environment", "cuda_graphs", "caches"),
         target=diagnosis.recording.target,
         call=calls[-1] if calls else None,
         device=None if profiled is None else profiled.call.device,
-        call_us=None if profiled is None else CallTimes.of(profiled.call.times_us),
+        call_us=call_us,
         compile_s=total([compile_.duration_s for compile_ in recording.compiles]),
-        findings=tuple(_within(diagnosis.findings, profiled)),
+        findings=findings,
         gaps=diagnosis.recording.gaps,
     )
-    if profiled is None or report.call_us is None:
+    if profiled is None or call_us is None:
         return report
-    roots = module_roots(recording)
-    shared = share_out(profiled, report.call_us.median, roots)
+    roots, eager = module_roots(recording), profiled.call.eager
+    shared = share_out(profiled, call_us.median, roots)
     kernels = judged(shared.kernels, profiled.calibration, profiled.call.device)
-    lines = with_bounds(shared.lines, shared.parts, kernels)
-    seen = recording.kernels
+    lines = []
+    files = recording.picture.files if recording.picture else ()
+    texts = {file.file: file.text.split("\n") for file in files if file.text is not None}
+    for line in with_bounds(shared.lines, shared.parts, kernels):
+        # As it was while the program ran, where no stack has it.
+        text = texts.get(line.file, [])
+        has_text = line.text is not None or not 0 < line.line <= len(text)
+        lines.append(line if has_text else replace(line, text=text[line.line - 1].strip()))
     is_seen = seen is not None and seen.kernels_us is not None
     kernels_us = sum(kernel.us for kernel in profiled.call.kernels) if is_seen else None
     report = replace(
         report,
-        eager_us=None
-        if profiled.call.eager is None
-        else CallTimes.of(profiled.call.eager.times_us),
+        eager_us=None if eager is None else CallTimes.of(eager.times_us),
         kernels_us=kernels_us,
         kernels=kernels,
-        lines=tuple(_with_texts(lines, recording.picture.files if recording.picture else ())),
+        lines=tuple(lines),
         **values_of(shared, "modules", "parts", "unattributed_us"),
-        rest_us=None if kernels_us is None else max(0.0, report.call_us.median - kernels_us),
+        rest_us=None if kernels_us is None else max(0.0, call_us.median - kernels_us),
         fusion=fusion_of(profiled),
         calibration=profiled.calibration,
         memory=memory_use(
@@ -86,49 +97,29 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
     return replace(report, regime=regime_of(report, recording, diagnosis))
 
 
-def _within(findings: Iterable[Finding], profiled: Profiled | None) -> Iterator[Finding]:
-    """The findings, without what one costs where that is more than this call takes: another, slower
-    call had it.
-    """
-    times = None if profiled is None else CallTimes.of(profiled.call.times_us)
-    for finding in findings:
-        cost = finding.cost
-        is_more = times is not None and cost is not None and (cost.call_us or 0.0) > times.median
-        shown = (
-            cost.replace(call_us=None, call_from=None, share=None)
-            if cost is not None and is_more
-            else cost
-        )
-        yield finding.replace(cost=shown)
-
-
-def _with_texts(
-    lines: Iterable[ProfiledLine], files: Iterable[SourceText]
-) -> Iterator[ProfiledLine]:
-    """Lines with their text as it was while the program ran, where no stack has it."""
-    texts = {file.file: file.text.split("\n") for file in files if file.text is not None}
-    for line in lines:
-        text = texts.get(line.file, [])
-        if line.text is None and 0 < line.line <= len(text):
-            yield replace(line, text=text[line.line - 1].strip())
-        else:
-            yield line
-
-
 def fusion_of(profiled: Profiled) -> Fusion | None:
     """Count what was fused; None if no graph of Inductor's ran."""
     graphs = {(graph.graph, graph.phase): graph for graph in profiled.graphs}
-    runs = [
-        graphs[run.graph, run.phase]
-        for run in profiled.call.runs
-        if (run.graph, run.phase) in graphs
-    ]
+    keys = [(run.graph, run.phase) for run in profiled.call.runs]
+    runs = [graphs[key] for key in keys if key in graphs]
     if not runs:
         return None
-    vanished = [operation for graph in runs for operation in _vanished(graph)]
+    before, vanished = 0, list[int | None]()
+    for graph in runs:
+        computed = {number for kernel in graph.kernels for number in kernel.operations}
+        last: object = None
+        for number, operation in enumerate(graph.operations):
+            if operation.is_view:
+                continue
+            # Before decomposition, neighbors of one operation at one line in one module are one.
+            same = (operation.operation, operation.stack[-1:], operation.module)
+            before += operation.operation == operation.target or same != last
+            last = same
+            if number in computed and not operation.is_stored:
+                vanished.append(operation.bytes)
     eager = profiled.call.eager
     return Fusion(
-        operations=sum(_before(graph) for graph in runs),
+        operations=before,
         decomposed=sum(not operation.is_view for graph in runs for operation in graph.operations),
         kernels=sum(len(graph.kernels) for graph in runs),
         vanished=len(vanished),
@@ -136,30 +127,6 @@ def fusion_of(profiled: Profiled) -> Fusion | None:
         eager_launches=None if eager is None else eager.launches,
         launches=len(profiled.call.kernels),
     )
-
-
-def _vanished(graph: InductorGraph) -> list[int | None]:
-    computed = {number for kernel in graph.kernels for number in kernel.operations}
-    return [
-        operation.bytes
-        for number, operation in enumerate(graph.operations)
-        if number in computed and not operation.is_view and not operation.is_stored
-    ]
-
-
-def _before(graph: InductorGraph) -> int:
-    """Operations before decomposition: neighbors of one operation at one line in one module are
-    one.
-    """
-    count = 0
-    last: object = None
-    for operation in graph.operations:
-        if operation.is_view:
-            continue
-        same = (operation.operation, operation.stack[-1:], operation.module)
-        count += operation.operation == operation.target or same != last
-        last = same
-    return count
 
 
 _MEASURED = ("peak_bytes", "peak_of", "before_bytes", "eager_saved_bytes")
@@ -183,13 +150,16 @@ def memory_use(
         return None
     groups = (_saved(group, roots) for group in profiled.kept_alike)
     saved = tuple(sorted(groups, key=lambda tensor: (tensor.is_argument, -(tensor.bytes or 0))))
-    recomputed = _recomputed(graphs)
+    recomputed: Counter[str] = Counter()
+    for graph in graphs:
+        for operation, count in (graph.partition.recomputed if graph.partition else {}).items():
+            recomputed[operation_name(operation)] += count
     saved_bytes = None if measured is None else measured.saved_bytes
     listed = total([0, *(tensor.bytes for tensor in saved if not tensor.is_argument)])
     return MemoryUse(
         saved=saved,
         saved_bytes=saved_bytes,
-        recomputed=recomputed,
+        recomputed=dict(recomputed.most_common()),
         recomputed_count=sum(recomputed.values()),
         unlisted_bytes=None
         if saved_bytes is None or listed is None
@@ -216,14 +186,6 @@ def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
         count=len(group),
         module=None if first.is_argument else _common(modules),
     )
-
-
-def _recomputed(graphs: Iterable[InductorGraph]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for graph in graphs:
-        for operation, count in (graph.partition.recomputed if graph.partition else {}).items():
-            counts[operation_name(operation)] += count
-    return dict(counts.most_common())
 
 
 def _common(paths: set[str | None]) -> str | None:
@@ -258,6 +220,7 @@ class KernelRuns:
     """
 
     matched: list[MatchedRun]
+    name: str
     graph: InductorGraph | None
     operations: tuple[InductorOperation, ...]
 
@@ -318,21 +281,19 @@ def kernel_runs(profiled: Profiled) -> list[KernelRuns]:
     for matched in profiled.matched:
         run, code = profiled.call.kernels[matched.run], profiled.code_of(matched)
         key: object = (run.name, run.kind, run.phase, run.operation)
-        graph, operations = None, tuple[InductorOperation, ...]()
+        runs = KernelRuns([], run.name, None, ())
         if code is not None:
             graph, kernel = code
+            name = run.name if run.kind == "generated" or run.operation is None else kernel.name
             operations = tuple(graph.operations[number] for number in kernel.operations)
             same = frozenset(
                 (operation.operation, operation.target, operation.stack[-1:], operation.module)
                 for operation in operations
             )
-            key = (_name(run, kernel), graph.graph, graph.phase, same)
-        groups.setdefault(key, KernelRuns([], graph, operations)).matched.append(matched)
+            key = (name, graph.graph, graph.phase, same)
+            runs = KernelRuns([], name, graph, operations)
+        groups.setdefault(key, runs).matched.append(matched)
     return sorted(groups.values(), key=lambda runs: -runs.us)
-
-
-def _name(run: KernelRun, kernel: InductorKernel) -> str:
-    return run.name if run.kind == "generated" or run.operation is None else kernel.name
 
 
 def _kernel(
@@ -359,7 +320,7 @@ def _kernel(
     counts = [code.elementwise for code in codes.values()]
     elementwise = [None if count is None else Counter(count) for count in counts]
     return ProfiledKernel(
-        name=first.name if kernel is None else _name(first, kernel),
+        name=runs.name,
         kind=kind,
         phase=first.phase if runs.graph is None else runs.graph.phase,
         operations=tuple(dict.fromkeys(map(operation_name, operations))),
@@ -386,25 +347,17 @@ def module_roots(recording: Recording) -> dict[str, str]:
     there. A function that a decorator puts around a ``forward`` is no module.
     """
     target = (recording.target.class_name or "").rpartition(".")[2]
-    texts = (
-        {file.file: file.text for file in recording.picture.files}
-        if recording.picture is not None
-        else {}
-    )
-    roots = {}
+    files = recording.picture.files if recording.picture is not None else ()
+    texts, roots = {file.file: file.text or "" for file in files}, {}
     for compile_id, frame in recording.frames_by_compile().items():
         owner = (frame.qualname or "").rpartition(".")[0].rpartition(".")[2]
-        if owner not in ("", "<locals>", target) and not _is_function(owner, texts.get(frame.file)):
+        if owner in ("", "<locals>", target):
+            continue
+        pattern = rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(owner)}\b"
+        definitions = re.findall(pattern, texts.get(frame.file, ""), re.MULTILINE)
+        if "def" not in definitions or "class" in definitions:
             roots[compile_id] = owner
     return roots
-
-
-def _is_function(name: str, text: str | None) -> bool:
-    """Return whether a file defines a function with a name, and no class."""
-    definitions = re.findall(
-        rf"^[ \t]*(?:async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", text or "", re.MULTILINE
-    )
-    return "def" in definitions and "class" not in definitions
 
 
 def total(values: Sequence[_Number | None]) -> _Number | None:
@@ -457,17 +410,18 @@ def _lines(
 def _modules(
     parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]
 ) -> Iterator[ProfiledModule]:
-    times: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    times: dict[tuple[str, ...], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for part in parts:
-        names = [name for name in (part.module or "").split(".") if name]
+        names = tuple(name for name in (part.module or "").split(".") if name)
         for depth in range(len(names) + 1):
-            times[".".join(names[:depth])][kernels[part.kernel].phase] += part.us
-    for path in sorted(times, key=_order):
+            times[names[:depth]][kernels[part.kernel].phase] += part.us
+
+    def order(names: tuple[str, ...]) -> list[tuple[int, str]]:
+        # ``layers.2`` comes before ``layers.10``.
+        return [(int(name), "") if name.isdigit() else (-1, name) for name in names]
+
+    for names in sorted(times, key=order):
+        phases = times[names]
         yield ProfiledModule(
-            path=path, forward_us=times[path]["forward"], backward_us=times[path]["backward"]
+            path=".".join(names), forward_us=phases["forward"], backward_us=phases["backward"]
         )
-
-
-def _order(path: str) -> list[tuple[int, str]]:
-    """Sort key: ``layers.2`` comes before ``layers.10``."""
-    return [(int(name), "") if name.isdigit() else (-1, name) for name in path.split(".")]

@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.job import (
@@ -58,27 +59,20 @@ def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
     """Return all compiles of all ranks, in the order of the first rank; compiles missing there
     follow their predecessor.
     """
-    keyed = {report.rank: dict(_keyed(report.compiles)) for report in ranks}
+    keyed: dict[int, dict[Key, RankCompile]] = {}
+    for report in ranks:
+        numbers: Counter[tuple[object, ...]] = Counter()
+        compiles = keyed.setdefault(report.rank, {})
+        for compile_ in report.compiles:
+            # Machines of one job can have the same program in other folders.
+            file, line = compile_.location.file.rpartition("/")[2], compile_.location.line
+            frame = (file, compile_.function, line, compile_.resumes_at, compile_.occurrence)
+            compiles[*frame, numbers[frame]] = compile_
+            numbers[frame] += 1
     return [
         Row(key, {rank: compiles[key] for rank, compiles in keyed.items() if key in compiles})
         for key in _merged(keyed.values())
     ]
-
-
-def _keyed(compiles: Iterable[RankCompile]) -> Iterator[tuple[Key, RankCompile]]:
-    numbers: Counter[tuple[str, str, int, int | None, int]] = Counter()
-    for compile_ in compiles:
-        place = compile_.location
-        # Machines of one job can have the same program in other folders.
-        frame = (
-            place.file.rpartition("/")[2],
-            compile_.function,
-            place.line,
-            compile_.resumes_at,
-            compile_.occurrence,
-        )
-        yield (*frame, numbers[frame]), compile_
-        numbers[frame] += 1
 
 
 def _merged(orders: Iterable[Iterable[Key]]) -> Iterator[Key]:
@@ -102,30 +96,49 @@ def _merged(orders: Iterable[Iterable[Key]]) -> Iterator[Key]:
 
 def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     """Compare a compile on all ranks."""
-    first, compiles, values = row.first, sorted(row.compiles.items()), _values(row)
-    made = {rank: tuple(of_rank[rank] for of_rank in values.values()) for rank in row.compiles}
-    groups = groups_of({rank: made.get(rank) for rank in ranks})
-    usual = next(group[0] for group in groups if group[0] in row.compiles)
-    caches = groups_of({rank: compile_.mark.cache for rank, compile_ in compiles})
-    durations = {
-        rank: compile_.duration_s for rank, compile_ in compiles if compile_.duration_s is not None
-    }
-    differing: list[Aspect] = ["presence"] if len(row.compiles) < len(ranks) else []
-    differing += [aspect for aspect, of_rank in values.items() if len(set(of_rank.values())) > 1]
-    differing += ["cache"] if len(caches) > 1 else []
+    first, values, on_rank = row.first, _values(row), dict(sorted(row.compiles.items()))
+    made = {rank: tuple(of_rank[rank] for of_rank in values.values()) for rank in on_rank}
+    ranks_of_groups = groups_of({rank: made.get(rank) for rank in ranks})
+    # A rank of the largest group that has the compile, with which others are compared.
+    usual = next(members[0] for members in ranks_of_groups if members[0] in on_rank)
+    groups = []
+    for members in ranks_of_groups:
+        if (compile_ := on_rank.get(members[0])) is None:
+            groups.append(RankGroup(ranks=members, compile_id=None, differs_in=("presence",)))
+            continue
+        marks = [on_rank[rank].mark for rank in members]
+        guards = (mark.guards for mark in marks if mark.guards is not None)
+        collectives = (mark.collectives for mark in marks if mark.collectives is not None)
+        differing = (name for name in values if values[name][members[0]] != values[name][usual])
+        groups.append(
+            RankGroup(
+                ranks=members,
+                **values_of(compile_, "compile_id", "outcome", "causes", "is_dynamic"),
+                graph=compile_.mark.graph,
+                guards=next(guards, None),
+                collectives=next(collectives, None),
+                differs_in=tuple(differing),
+            )
+        )
+    caches = groups_of({rank: compile_.mark.cache for rank, compile_ in on_rank.items()})
+    times = [(compile_.duration_s, -rank) for rank, compile_ in on_rank.items()]
+    measured = sorted((seconds, rank) for seconds, rank in times if seconds is not None)
+    differs_in: list[Aspect] = ["presence"] if len(on_rank) < len(ranks) else []
+    differs_in += [aspect for aspect, of_rank in values.items() if len(set(of_rank.values())) > 1]
+    differs_in += ["cache"] if len(caches) > 1 else []
     return CompileAgreement(
         compile=first.compile_id,
         **values_of(first, "function", "location", "resumes_at"),
-        groups=tuple(_group(row, group, usual, values) for group in groups),
+        groups=tuple(groups),
         agree=len(groups) == 1,
-        differs_in=tuple(differing),
+        differs_in=tuple(differs_in),
         caches=tuple(
-            CacheGroup(ranks=group, cache=row.compiles[group[0]].mark.cache)
-            for group in caches
+            CacheGroup(ranks=members, cache=on_rank[members[0]].mark.cache)
+            for members in caches
             if len(caches) > 1
         ),
-        duration_s=(min(durations.values()), max(durations.values())) if durations else None,
-        slowest=max(durations, key=lambda rank: durations[rank]) if len(durations) > 1 else None,
+        duration_s=(measured[0][0], measured[-1][0]) if measured else None,
+        slowest=-measured[-1][1] if len(measured) > 1 else None,
     )
 
 
@@ -142,32 +155,6 @@ def _values(row: Row) -> dict[Aspect, Mapping[int, Hashable]]:
             rank: usual if value is None else value for rank, value in by_rank.items()
         }
     return values
-
-
-def _group(
-    row: Row, ranks: tuple[int, ...], usual: int, values: Mapping[Aspect, Mapping[int, Hashable]]
-) -> RankGroup:
-    """Return a group, with its differences from the largest one that has the compile, of which
-    ``usual`` is a rank.
-    """
-    first, *_ = ranks
-    if first not in row.compiles:
-        return RankGroup(ranks=ranks, compile_id=None, differs_in=("presence",))
-    compile_, marks = row.compiles[first], [row.compiles[rank].mark for rank in ranks]
-    return RankGroup(
-        ranks=ranks,
-        compile_id=compile_.compile_id,
-        outcome=compile_.outcome,
-        graph=compile_.mark.graph,
-        guards=next((mark.guards for mark in marks if mark.guards is not None), None),
-        **values_of(compile_, "causes", "is_dynamic"),
-        collectives=next(
-            (mark.collectives for mark in marks if mark.collectives is not None), None
-        ),
-        differs_in=tuple(
-            aspect for aspect, of_rank in values.items() if of_rank[first] != of_rank[usual]
-        ),
-    )
 
 
 _VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
@@ -233,23 +220,27 @@ def _value(row: Row, rank: int, what: Aspect) -> str:
 
 
 def with_texts(divergence: Divergence, texts: Sequence[str]) -> Divergence:
-    """Return a divergence with the first lines that differ in place of digests.
+    """Return a divergence with the first lines that differ in place of digests; of lines of graphs
+    that differ in the shape of one value alone, that value.
 
     Args:
         divergence: Its values are digests.
         texts: The printed graph or guards of one rank of each group; the first two are compared.
     """
-    pairs = zip(*(text.splitlines() for text in texts), strict=False)
-    differing = next((lines for lines in pairs if len(set(lines)) > 1), None)
-    if differing is None:
-        # One goes on where another ends.
-        shortest = min(len(text.splitlines()) for text in texts)
-        differing = tuple(
-            [*text.splitlines(), MISSING][shortest] if text else MISSING for text in texts
-        )
+    lines_of_texts = [text.splitlines() for text in texts]
+    pairs = zip(*lines_of_texts, strict=False)
+    # One goes on where another ends.
+    end = min(map(len, lines_of_texts))
+    ends = [([*lines, MISSING][end] if lines else MISSING) for lines in lines_of_texts]
+    shown = next((list(lines) for lines in pairs if len(set(lines)) > 1), ends)
+    if len({_ANNOTATED.sub(r"\1", line) for line in shown}) == 1:
+        for annotated in zip(*map(_ANNOTATED.findall, shown), strict=False):
+            if len(set(annotated)) > 1:
+                shown = [f"{name}: {shape}" for name, shape in annotated]
+                break
     values = (
         replace(value, value=line.strip())
-        for value, line in zip(divergence.values, _narrowed(differing), strict=True)
+        for value, line in zip(divergence.values, shown, strict=True)
     )
     return replace(divergence, values=tuple(values))
 
@@ -257,52 +248,55 @@ def with_texts(divergence: Divergence, texts: Sequence[str]) -> Divergence:
 _ANNOTATED = re.compile(r'(\w+): "([^"]*)"')
 
 
-def _narrowed(lines: Sequence[str]) -> Sequence[str]:
-    """Return the value whose shape alone makes lines of graphs differ, else the lines."""
-    if len({_ANNOTATED.sub(r"\1", line) for line in lines}) > 1:
-        return lines
-    for annotated in zip(*(_ANNOTATED.findall(line) for line in lines), strict=False):
-        if len(set(annotated)) > 1:
-            return [f"{name}: {shape}" for name, shape in annotated]
-    return lines
-
-
 # Who waits for whom.
 
 
 def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[HangCandidate, ...]:
     """Return places where ranks can wait for others forever, each kind at its first place."""
-    kinds = (_schedules(rows), _mismatches(rows), _orders(rows, ranks), _absences(rows, ranks))
-    candidates = (next(kind, None) for kind in (*kinds, _stops(rows, ranks)))
-    return tuple(candidate for candidate in candidates if candidate is not None)
+    places: dict[HangKind, HangCandidate] = {}
 
+    def add(kind: HangKind, row: Row, waiting: Ranks, missing: Ranks = (), **more: Any) -> None:  # noqa: ANN401 - fields
+        if kind not in places:
+            names = {"compile": row.first.compile_id, "function": row.first.function}
+            places[kind] = HangCandidate(
+                kind=kind, waiting=waiting, missing=missing, **names, **more
+            )
 
-def _schedules(rows: Sequence[Row]) -> Iterator[HangCandidate]:
-    """Yield graphs in which ranks call other collectives, or in another order."""
+    ended = tuple(report.rank for report in ranks if report.complete is False)
+    having = grouped((row.key[:3], row.compiles.keys()) for row in rows)
     for row in rows:
-        schedules = {
-            rank: _started(row, rank)
-            for rank in sorted(row.compiles)
-            if row.compiles[rank].mark.collectives is not None
+        marks = {rank: row.compiles[rank].mark for rank in sorted(row.compiles)}
+        # Without the waits for them, each of which belongs to one.
+        started = {
+            rank: tuple(name for name in mark.collectives or () if "wait_tensor" not in name)
+            for rank, mark in marks.items()
         }
-        waiting, *others = groups_of(schedules) or [()]
+        # Ranks call other collectives in one graph, or in another order.
+        known = {rank for rank, mark in marks.items() if mark.collectives is not None}
+        waiting, *others = groups_of({rank: started[rank] for rank in sorted(known)}) or [()]
         if others:
-            missing = ranks_in(others)
-            yield _candidate("schedule", row, waiting, missing, schedules[waiting[0]])
-
-
-def _mismatches(rows: Sequence[Row]) -> Iterator[HangCandidate]:
-    """Yield graphs that torch itself compared over all ranks, and found different
-    (``config.spmd_check``).
-    """
-    for row in rows:
-        words = {rank: row.compiles[rank].mark.mismatch for rank in sorted(row.compiles)}
-        if ranks := tuple(rank for rank, text in words.items() if text):
-            yield _candidate("graph", row, ranks, words=words[ranks[0]])
-
-
-def _orders(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCandidate]:
-    """Yield graphs that ranks ran where others ran another one."""
+            add("schedule", row, waiting, ranks_in(others), collectives=started[waiting[0]])
+        # Torch itself compared graphs over all ranks, and found them different
+        # (``config.spmd_check``).
+        if told := tuple(rank for rank, mark in marks.items() if mark.mismatch):
+            add("graph", row, told, words=marks[told[0]].mismatch)
+        # Some never compiled a graph with collectives, nor another graph of the same function.
+        calling = tuple(rank for rank, names in started.items() if names)
+        present = set().union(*having[row.key[:3]])
+        missing = tuple(report.rank for report in ranks if report.rank not in present)
+        if calling and missing:
+            add("absent", row, calling, missing, collectives=started[calling[0]])
+        # Some ended where others went on. Where nobody came further, those that began it did: one
+        # that dies takes the others with it.
+        came = tuple(rank for rank in marks if row.compiles[rank].outcome != "unfinished")
+        came = came or tuple(marks)
+        if missing := tuple(rank for rank in ended if rank not in came):
+            add("stopped", row, came, missing, collectives=started[came[0]])
+    # They compiled all that others did, and ended in or before a call.
+    going = tuple(report.rank for report in ranks if report.complete is not False)
+    if ended and rows and rows[-1].compiles.keys() & set(going):
+        add("stopped", rows[-1], going, ended)
+    # Ranks ran a graph where others ran another one.
     keys = {
         (rank, compile_.compile_id): row for row in rows for rank, compile_ in row.compiles.items()
     }
@@ -313,63 +307,12 @@ def _orders(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCa
     }
     for at in range(min(map(len, orders.values()), default=0)):
         most, *others = groups_of({rank: id(order[at]) for rank, order in orders.items()})
-        if others and (row := orders[most[0]][at]) is not None:
-            yield _candidate("order", row, most, ranks_in(others))
+        if others and (row_of_most := orders[most[0]][at]) is not None:
+            add("order", row_of_most, most, ranks_in(others))
+    return tuple(places[kind] for kind in get_args(HangKind) if kind in places)
 
 
-def _absences(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCandidate]:
-    """Yield graphs with collectives that some ranks never compiled, nor another graph of the same
-    function.
-    """
-    having: dict[object, set[int]] = {}
-    for row in rows:
-        having.setdefault(row.key[:3], set()).update(row.compiles)
-    for row in rows:
-        calling = tuple(rank for rank in sorted(row.compiles) if _started(row, rank))
-        missing = tuple(report.rank for report in ranks if report.rank not in having[row.key[:3]])
-        if calling and missing:
-            yield _candidate("absent", row, calling, missing, _started(row, calling[0]))
-
-
-def _stops(rows: Sequence[Row], ranks: Sequence[RankReport]) -> Iterator[HangCandidate]:
-    """Yield compiles in which ranks ended where others went on."""
-    ended = tuple(report.rank for report in ranks if report.complete is False)
-    for row in rows:
-        # Where nobody came further, those that began it did: one that dies takes the others with
-        # it.
-        came = [rank for rank in sorted(row.compiles) if row.compiles[rank].outcome != "unfinished"]
-        came = came or sorted(row.compiles)
-        if missing := tuple(rank for rank in ended if rank not in came):
-            yield _candidate("stopped", row, tuple(came), missing, _started(row, came[0]))
-    # They compiled all that others did, and ended in or before a call.
-    going = tuple(report.rank for report in ranks if report.complete is not False)
-    if ended and rows and rows[-1].compiles.keys() & set(going):
-        yield _candidate("stopped", rows[-1], going, ended)
-
-
-def _candidate(
-    kind: HangKind,
-    row: Row,
-    waiting: tuple[int, ...],
-    missing: tuple[int, ...] = (),
-    collectives: tuple[str, ...] = (),
-    words: tuple[str, ...] = (),
-) -> HangCandidate:
-    return HangCandidate(
-        kind=kind,
-        compile=row.first.compile_id,
-        function=row.first.function,
-        waiting=waiting,
-        missing=missing,
-        collectives=collectives,
-        words=words,
-    )
-
-
-def _started(row: Row, rank: int) -> tuple[str, ...]:
-    """Return collectives without the waits for them, each of which belongs to one."""
-    names = row.compiles[rank].mark.collectives or ()
-    return tuple(name for name in names if "wait_tensor" not in name)
+Ranks = tuple[int, ...]
 
 
 _NOTABLE = 0.2
@@ -396,29 +339,25 @@ def skew_of(
         return Skew(compile_s=compile_s, job_s=None), dict.fromkeys(numbers)
     job_s = sum((max(map(row.seconds, numbers)) for row in rows), 0.0)
     waits = {rank: job_s - sum((row.seconds(rank) for row in rows), 0.0) for rank in numbers}
-    straggler = _straggler(rows, numbers, job_s)
-    return Skew(compile_s=compile_s, job_s=job_s, straggler=straggler), waits
-
-
-def _straggler(rows: Sequence[Row], ranks: Sequence[int], job_s: float) -> Straggler | None:
     slowest: dict[int, list[tuple[float, Row]]] = {}
     for row in rows:
-        times = {rank: row.seconds(rank) for rank in ranks}
-        rank = max(ranks, key=row.seconds)
-        slowest.setdefault(rank, []).append((times[rank] - min(times.values()), row))
+        rank = max(numbers, key=row.seconds)
+        extra_s = row.seconds(rank) - min(map(row.seconds, numbers))
+        slowest.setdefault(rank, []).append((extra_s, row))
     extra = {rank: sum(seconds for seconds, _ in pairs) for rank, pairs in slowest.items()}
     rank = max(extra, key=lambda rank: extra[rank], default=-1)
-    if not extra or extra[rank] < max(_NOTABLE_S, _NOTABLE * job_s):
-        return None
-    seconds, row = max(slowest[rank], key=lambda pair: pair[0])
-    return Straggler(
-        rank=rank,
-        extra_s=extra[rank],
-        compile=row.first.compile_id,
-        function=row.first.function,
-        compile_extra_s=seconds,
-        why=_why(row, rank, ranks),
-    )
+    straggler = None
+    if extra and extra[rank] >= max(_NOTABLE_S, _NOTABLE * job_s):
+        seconds, row = max(slowest[rank], key=lambda pair: pair[0])
+        straggler = Straggler(
+            rank=rank,
+            extra_s=extra[rank],
+            compile=row.first.compile_id,
+            function=row.first.function,
+            compile_extra_s=seconds,
+            why=_why(row, rank, numbers),
+        )
+    return Skew(compile_s=compile_s, job_s=job_s, straggler=straggler), waits
 
 
 def _why(row: Row, rank: int, ranks: Sequence[int]) -> StragglerCause:

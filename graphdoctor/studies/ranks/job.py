@@ -18,16 +18,15 @@ from graphdoctor.executors.executor import Executor, Failure
 from graphdoctor.facts.base import field_types, grouped, values_of
 from graphdoctor.facts.diagnosis import SEVERITIES
 from graphdoctor.facts.evidence import CompileMark, LogSpan
-from graphdoctor.facts.job import Divergence, Job, JobFinding, OfRank, Rank, RankCompile, RankReport
+from graphdoctor.facts.job import Divergence, Job, JobFinding, Rank, RankCompile, RankReport
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.recording import CaptureGap, Compile, Recording, TargetInfo
+from graphdoctor.facts.recording import CaptureGap, Recording, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.distributed import can_all_be_dynamic, finding_of_job
 from graphdoctor.studies.ranks.agreement import (
-    Row,
     agreement_of,
     first_divergence,
     hang_candidates,
@@ -107,18 +106,15 @@ def _with_texts(
         return divergence  # its values are no digests
     place = (divergence.compile, divergence.function, divergence.resumes_at)
     row = next(row for row in job.agreement if (row.compile, row.function, row.resumes_at) == place)
-    ids = {rank: group.compile_id for group in row.groups for rank in group.ranks}
-    files = {rank.rank: rank for rank in ranks}
-    pieces = [
-        TextPiece(files[value.ranks[0]], ids[value.ranks[0]] or "") for value in divergence.values
-    ]
-    texts: dict[int, str] = {}
-    for index, result in executor.run(read_texts, pieces):
-        if isinstance(result, Failure):
+    ids = {rank: group.compile_id or "" for group in row.groups for rank in group.ranks}
+    files, firsts = {rank.rank: rank for rank in ranks}, [of.ranks[0] for of in divergence.values]
+    texts = dict(executor.run(read_texts, [(files[rank], ids[rank]) for rank in firsts]))
+    is_of_guards, chosen = divergence.what == "guards", []
+    for _, text in sorted(texts.items()):
+        if isinstance(text, Failure):
             return divergence
-        graph, guards = result
-        texts[index] = guards if divergence.what == "guards" else graph
-    return with_texts(divergence, [texts[index] for index in range(len(pieces))])
+        chosen.append(text[is_of_guards])
+    return with_texts(divergence, chosen)
 
 
 def job_of(
@@ -141,24 +137,24 @@ def job_of(
     agreement = tuple(agreement_of(row, numbers) for row in rows)
     skew, waits = skew_of(rows, ranks)
     begin_s = min((report.first_s for report in ranks if report.first_s is not None), default=None)
+    compared = []
+    for report in ranks:
+        values, last_s = values_of(report, *field_types(Rank)), report.last_s
+        if last_s is not None:
+            lacking = (row.compiles.values() for row in rows if report.rank not in row.compiles)
+            values["missed"] = sum(
+                any((compile_.mark.began_s or 0.0) > last_s for compile_ in compiles)
+                for compiles in lacking
+            )
+            values["last_record_s"] = None if begin_s is None else last_s - begin_s
+        compared.append(Rank(**values | {"waits_s": waits[report.rank]}))
     return Job(
         graphdoctor_version=version,
         recording=recording,
         target=target,
         exit=ended,
         environment=ranks[0].environment,
-        ranks=tuple(
-            Rank(
-                **values_of(report, *field_types(OfRank)),
-                compile_s=report.summary.compile_time_s,
-                waits_s=waits[report.rank],
-                last_record_s=None
-                if begin_s is None or report.last_s is None
-                else report.last_s - begin_s,
-                missed=_missed(report, rows),
-            )
-            for report in ranks
-        ),
+        ranks=tuple(compared),
         absent=tuple(sorted(set(range(world_size or max(numbers) + 1)) - {*numbers, *unread})),
         unread=tuple(sorted(unread)),
         agreement=agreement,
@@ -171,16 +167,6 @@ def job_of(
     )
 
 
-def _missed(report: RankReport, rows: Sequence[Row]) -> int:
-    if report.last_s is None:
-        return 0
-    lacking = (row for row in rows if report.rank not in row.compiles)
-    return sum(
-        any((compile_.mark.began_s or 0.0) > report.last_s for compile_ in row.compiles.values())
-        for row in lacking
-    )
-
-
 def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
     by_fingerprint = grouped(
         (finding.fingerprint, (report.rank, finding))
@@ -189,11 +175,10 @@ def _findings(ranks: Sequence[RankReport]) -> list[JobFinding]:
     )
     merged: list[JobFinding] = []
     for group in by_fingerprint.values():
-        counts = [finding.count for _, finding in group]
-        fields = vars(group[0][1]) | {"count": min(counts)}
-        merged.append(
-            JobFinding(**fields, ranks=tuple(rank for rank, _ in group), most=max(counts))
-        )
+        numbers, findings = zip(*group, strict=True)
+        counts = [finding.count for finding in findings]
+        fields = vars(findings[0]) | {"count": min(counts), "most": max(counts)}
+        merged.append(JobFinding(**fields, ranks=numbers))
     return sorted(merged, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
@@ -279,46 +264,46 @@ def read_rank(piece: RankPiece) -> RankReport:
     )
 
 
-@dataclass(frozen=True)
-class TextPiece:
-    """The work of reading the texts of one compile of one rank."""
-
-    files: RankFolder
-    compile_id: str
-
-
-def read_texts(piece: TextPiece) -> tuple[str, str]:
-    """Return the printed graph and guards of a compile; a pure function of its piece."""
-    wanted = Wanted(marks=True, texts_of=frozenset({piece.compile_id.rpartition(":")[2]}))
-    span = read_folder(piece.files.folder, wanted).span
+def read_texts(piece: tuple[RankFolder, str]) -> tuple[str, str]:
+    """Return the printed graph and guards of a compile of a rank; a pure function of its piece."""
+    files, compile_id = piece
+    wanted = Wanted(marks=True, texts_of=frozenset({compile_id.rpartition(":")[2]}))
+    span = read_folder(files.folder, wanted).span
     for mark in span.marks if span is not None else ():
-        if mark.compile_id == piece.compile_id:
+        if mark.compile_id == compile_id:
             return mark.graph_text or "", mark.guards_text or ""
     return "", ""
 
 
 def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankCompile, ...]:
     marks = {mark.compile_id: mark for mark in span.marks}
-    seen: Counter[tuple[str, str, int, int | None]] = Counter()
+    counts: Counter[tuple[str, str, int, int | None]] = Counter()
     frames: dict[int, dict[str, Any]] = {}
     for frame in recording.frames:
-        place = (frame.file, frame.function, frame.line, frame.resumes_at)
         location = frame.entry.located(root)
-        fields = {
-            "function": location.function,
-            "location": location,
-            "resumes_at": frame.resumes_at,
-        }
-        frames[frame.frame_id] = fields | {"occurrence": seen[place]}
-        seen[place] += 1
+        key = (frame.file, frame.function, frame.line, frame.resumes_at)
+        place = {"function": location.function, "resumes_at": frame.resumes_at}
+        frames[frame.frame_id] = place | {"location": location, "occurrence": counts[key]}
+        counts[key] += 1
     unknown = {"function": "?", "location": StackEntry(file="?", line=0, function="?")}
     compiles: list[RankCompile] = []
     for compile_ in recording.compiles:
-        causes, changed = _causes(compile_)
+        # Why it was compiled, for people, and the part that is alike on ranks that agree.
+        causes = list(compile_.recompile_reasons[:1])
+        changed = [_NUMBER.sub("N", reason) for reason in causes]
+        if compile_.cause is not None and compile_.cause.changes:
+            changes = compile_.cause.changes
+            changed = sorted(f"{change.kind} {change.expression}" for change in changes)
+            causes = [
+                change.expression
+                if change.old is None and change.new is None
+                else f"{change.expression}: {change.old or '?'} → {change.new or '?'}"
+                for change in changes
+            ]
         compiles.append(
             RankCompile(
-                causes=causes,
-                changed=changed,
+                causes=tuple(causes),
+                changed=tuple(changed),
                 is_dynamic=can_all_be_dynamic([compile_.cause]),
                 mark=marks.get(compile_.compile_id) or CompileMark(compile_id=compile_.compile_id),
                 **values_of(compile_, "compile_id", "outcome", "duration_s", "backend_s"),
@@ -326,21 +311,3 @@ def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankComp
             )
         )
     return tuple(compiles)
-
-
-def _causes(compile_: Compile) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return why it was compiled, for people, and the part that is alike on ranks that agree."""
-    if compile_.cause is None or not compile_.cause.changes:
-        reasons = compile_.recompile_reasons[:1]
-        return reasons, tuple(_NUMBER.sub("N", reason) for reason in reasons)
-    shown: list[str] = []
-    for change in compile_.cause.changes:
-        is_known = change.old is not None or change.new is not None
-        shown.append(
-            f"{change.expression}: {change.old or '?'} → {change.new or '?'}"
-            if is_known
-            else change.expression
-        )
-    return tuple(shown), tuple(
-        sorted(f"{change.kind} {change.expression}" for change in compile_.cause.changes)
-    )

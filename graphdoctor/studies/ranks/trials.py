@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.local import executor_for
-from graphdoctor.facts.base import grouped, values_of
-from graphdoctor.facts.fixes import Fix
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.job import Job, JobRemedyKind, JobTrial, JobVerdict
 from graphdoctor.facts.run import Setting
 from graphdoctor.probe.wire import RunChange
@@ -69,27 +68,26 @@ class Rerun:
 
 def remedies_of(job: Job) -> tuple[Remedy, ...]:
     """Return what the findings of a job suggest that can be tried, the worst finding's first."""
-    suggested = grouped(
-        ((kind, setting), (fix.title, finding.code))
-        for finding in job.findings
-        for fix in finding.fixes
-        for kind, setting in _suggested(fix)
-    )
+    titles: dict[tuple[JobRemedyKind, Setting | None], str] = {}
+    codes: dict[tuple[JobRemedyKind, Setting | None], dict[str, None]] = {}
+    for finding in job.findings:
+        for fix in finding.fixes:
+            setting, place = fix.setting, fix.place
+            keys: list[tuple[JobRemedyKind, Setting | None]] = []
+            if fix.compiles_inside_ddp:
+                keys.append(("compile_inside_ddp", None))
+            if setting is not None and setting.value is not None and not setting.drops_output:
+                keys.append(("setting", setting))
+            elif place is not None and (place.where, fix.snippet) == ("compile", "dynamic=True"):
+                keys.append(("dynamic", _DYNAMIC))
+            for key in keys:
+                titles.setdefault(key, fix.title)
+                codes.setdefault(key, {})[finding.code] = None
     remedies = [
-        Remedy(kind, fixes[0][0], tuple(dict.fromkeys(code for _, code in fixes)), setting)
-        for (kind, setting), fixes in suggested.items()
+        Remedy(kind, title, tuple(codes[kind, setting]), setting)
+        for (kind, setting), title in titles.items()
     ]
     return tuple(remedies[:_MAX_TRIALS])
-
-
-def _suggested(fix: Fix) -> Iterator[tuple[JobRemedyKind, Setting | None]]:
-    setting, place = fix.setting, fix.place
-    if fix.compiles_inside_ddp:
-        yield "compile_inside_ddp", None
-    if setting is not None and setting.value is not None and not setting.drops_output:
-        yield "setting", setting
-    elif place is not None and (place.where, fix.snippet) == ("compile", "dynamic=True"):
-        yield "dynamic", _DYNAMIC
 
 
 def try_remedies(
@@ -114,7 +112,7 @@ def try_remedies(
 
 def judged(remedy: Remedy, rerun: Rerun, before: Job, after: Job) -> JobTrial:
     """Judge one trial, between two runs of the untouched script."""
-    job, old_codes = rerun.job, _codes(before)
+    job, old_codes = rerun.job, {finding.code for finding in before.findings}
     values = values_of(remedy, "kind", "title", "setting", "codes") | {"status": rerun.status}
     if job is None or rerun.status != (before.exit.status or 0):
         # What a rank of it reports that none did before; else what its end says.
@@ -124,9 +122,9 @@ def judged(remedy: Remedy, rerun: Rerun, before: Job, after: Job) -> JobTrial:
             if finding.severity == "error" and finding.code not in old_codes
         )
         return JobTrial(verdict="failed", reason=next(errors, rerun.reason), **values)
-    codes = _codes(job)
-    serious = {code for code, severity in codes.items() if severity in _SERIOUS}
-    new = tuple(sorted(serious - old_codes.keys()))
+    codes = {finding.code for finding in job.findings}
+    serious = {finding.code for finding in job.findings if finding.severity in _SERIOUS}
+    new = tuple(sorted(serious - old_codes))
     loss_count, difference = _losses(before, job, after)
     verdict: JobVerdict = "verified" if loss_count else "unproven"
     # Others needn't go if the worst one does.
@@ -143,7 +141,7 @@ def judged(remedy: Remedy, rerun: Rerun, before: Job, after: Job) -> JobTrial:
     return JobTrial(
         verdict=verdict,
         agree=job.first_divergence is None,
-        gone=tuple(sorted(old_codes.keys() - codes.keys())),
+        gone=tuple(sorted(old_codes - codes)),
         new=new,
         step_us=step_us(job),
         step_us_around=None if first_us is None or last_us is None else (first_us, last_us),
@@ -151,10 +149,6 @@ def judged(remedy: Remedy, rerun: Rerun, before: Job, after: Job) -> JobTrial:
         loss_difference=difference,
         **values,
     )
-
-
-def _codes(job: Job) -> dict[str, str]:
-    return {finding.code: finding.severity for finding in reversed(job.findings)}
 
 
 def step_us(job: Job) -> float | None:

@@ -312,7 +312,7 @@ def _waits(job: Job) -> Iterator[Block]:
         counts = (rank.summary.compiles, rank.summary.break_sites, rank.summary.recompiles)
         times = (
             Cell("unknown" if seconds is None else f"{seconds:.2f} s", value=seconds)
-            for seconds in (rank.compile_s, rank.waits_s)
+            for seconds in (rank.summary.compile_time_s, rank.waits_s)
         )
         texts = map(str, (rank.rank, rank.process or "unknown", *counts))
         rows.append((*texts, *times, ends[rank.complete]))

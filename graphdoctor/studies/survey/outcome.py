@@ -43,6 +43,8 @@ _NO_INPUTS: Collection[HintCode | None] = frozenset({"no_inputs", "unusable_inpu
 _OTHER_HINTS: Collection[HintCode | None] = frozenset({None, "changed_call", "unusable_python"})
 """The others that aren't about time say that what was asked for can't be had here."""
 _PARTS: dict[str, SurveyStage] = {"_inductor": "inductor", "_functorch": "aot", "_dynamo": "dynamo"}
+_STAGES: dict[str, SurveyStage] = {"inductor": "inductor", "eager": "dynamo"}
+"""Parts by the backends that end with them."""
 _FRAME = re.compile(
     r'^ *File "[^"\n]*[/\\]torch[/\\](_inductor|_functorch|_dynamo)[/\\]', re.MULTILINE
 )
@@ -112,7 +114,11 @@ def of_bench(report: BenchReport) -> PieceOutcome:
         return _of_variant(eager, "eager", "eager_failed")
     if compiled.status == "skipped":
         return PieceOutcome("skipped", "bench", compiled.reason)
-    stage = _stage_of(compiled)
+    # The part of the compiler where it goes wrong; None if bench didn't find it.
+    first = None if compiled.stages is None else compiled.stages.first
+    stage: SurveyStage | None = None
+    if first is not None:
+        stage = _STAGES.get(first, "aot" if first.startswith("aot_eager") else "backend")
     if compiled.status == "wrong":
         return PieceOutcome("wrong", stage, compiled.reason)
     # What never stops compiling runs, and can't be timed.
@@ -130,15 +136,6 @@ def _of_variant(variant: Variant, stage: SurveyStage, failed: SurveyStatus) -> P
         return outcome
     error = ended.message or variant.reason
     return PieceOutcome(failed, stage, error, ended.error_type, cut(ended.traceback))
-
-
-def _stage_of(variant: Variant) -> SurveyStage | None:
-    """Return the part of the compiler where a variant goes wrong; None if bench didn't find it."""
-    first = None if variant.stages is None else variant.stages.first
-    if first is None:
-        return None
-    parts: dict[str, SurveyStage] = {"inductor": "inductor", "eager": "dynamo"}
-    return "aot" if first.startswith("aot_eager") else parts.get(first, "backend")
 
 
 def _failed(error: CallError, diagnosis: Diagnosis, *, is_compiled: bool) -> PieceOutcome:

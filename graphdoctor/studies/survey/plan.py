@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -23,7 +23,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
-from graphdoctor.studies.bench.variants import DEFAULT, VariantSpec, name_of, parse_variant
+from graphdoctor.studies.bench.variants import DEFAULT, name_of, parse_variant
 from graphdoctor.studies.survey.piece import CatalogEntry, SurveyPiece, digest_of
 from graphdoctor.studies.survey.survey_list import ListedTargets, ListedVariant, SurveyList
 from graphdoctor.trials.launch.child import Setup
@@ -52,46 +52,69 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-_Target = tuple[ListedTargets, CatalogEntry | None]
-"""An entry of one target with a name, and its catalog's entry."""
-
-
 def plan_survey(survey: SurveyList, programs: Path, on_phase: Callable[[str], None]) -> Plan:
     """Plan the pieces of a survey; ``programs``: the folder for a catalog's programs."""
     notes: list[str] = []
-    targets: dict[str, _Target] = {}
+    targets: dict[str, tuple[ListedTargets, CatalogEntry | None]] = {}
     for listed in survey.targets:
-        for added in _targets(listed, survey, programs, notes, on_phase):
-            _add(added, targets)
-    spec, variants = survey.spec, _variants(survey)
+        name = listed.name or listed.target
+        added = iter([(replace(listed, name=name), cast("CatalogEntry | None", None))])
+        if listed.pattern is not None:
+            added = _of_pattern(listed, listed.pattern, notes)
+        elif listed.library is not None:
+            on_phase(f"listing what {listed.library} has")
+            added = _of_library(listed, listed.library, listed.python or survey.python, programs)
+        for target, entry in added:
+            # One that two entries list alike counts once.
+            other, _ = targets.setdefault(target.name or "", (target, entry))
+            if (other.target, other.run, other.python) != (
+                target.target,
+                target.run,
+                target.python,
+            ):
+                raise GraphDoctorError(
+                    f"Two targets are named {target.name!r}: {other.target} and {target.target}.",
+                    hint="Give each its own name = … in the list.",
+                )
+    spec, variants, options = survey.spec, _variants(survey), survey.options
     torch_of = functools.cache(_torch_of)
+    measured = [options.bench, options.thorough, options.export, options.fix]
     pieces = []
     for name, (target, entry) in targets.items():
         for variant_name, variant in variants.items():
             python = variant.python or target.python or survey.python
+            run = replace(spec, **{**target.run, **variant.run, "target": target.target})
+            content = [__version__, run, entry, python, torch_of(python), *measured]
             piece = SurveyPiece(
                 name=name,
                 family=target.family,
                 variant=variant_name,
-                spec=replace(spec, **{**target.run, **variant.run, "target": target.target}),
+                spec=run,
                 entry=entry,
                 python=python,
-                options=survey.options,
+                options=options,
+                plan=digest_of(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)),
             )
-            pieces.append(replace(piece, plan=_digest(piece, torch_of(python))))
-    shown = tuple(
-        SurveyVariant(
-            name=name,
-            settings=_settings(replace(spec, **variant.run)),
-            python=variant.python,
-            torch=torch_of(variant.python or survey.python),
+            pieces.append(piece)
+    default, shown = asdict(RunSpec()) | {"backend": None}, []
+    for name, variant in variants.items():
+        settings = asdict(replace(spec, **variant.run)).items()
+        shown.append(
+            SurveyVariant(
+                name=name,
+                settings={
+                    name: value
+                    for name, value in settings
+                    if value != default[name] and name not in ("target", "inputs")
+                },
+                python=variant.python,
+                torch=torch_of(variant.python or survey.python),
+            )
         )
-        for name, variant in variants.items()
-    )
     # Every so many-th piece, so that each shard has some of the long ones.
     number, count = survey.shard or (1, 1)
     notes += _without_effect(spec, variants)
-    return Plan(tuple(pieces[number - 1 :: count]), shown, tuple(notes))
+    return Plan(tuple(pieces[number - 1 :: count]), tuple(shown), tuple(notes))
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -114,23 +137,9 @@ def parse_listed(text: str) -> ListedTargets:
     return ListedTargets(pattern=text) if is_pattern else ListedTargets(target=text)
 
 
-def _targets(
-    listed: ListedTargets,
-    survey: SurveyList,
-    programs: Path,
-    notes: list[str],
-    on_phase: Callable[[str], None],
-) -> Iterator[_Target]:
-    if listed.target is not None:
-        yield replace(listed, name=listed.name or listed.target), None
-    elif listed.pattern is not None:
-        yield from _of_pattern(listed, listed.pattern, notes)
-    elif listed.library is not None:
-        on_phase(f"listing what {listed.library} has")
-        yield from _of_library(listed, listed.library, listed.python or survey.python, programs)
-
-
-def _of_pattern(listed: ListedTargets, pattern: str, notes: list[str]) -> Iterator[_Target]:
+def _of_pattern(
+    listed: ListedTargets, pattern: str, notes: list[str]
+) -> Iterator[tuple[ListedTargets, CatalogEntry | None]]:
     matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute one
     matches = sorted(path for path in matches if path.endswith(".py") and Path(path).is_file())
     if not matches:
@@ -165,7 +174,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 def _of_library(
     listed: ListedTargets, library: str, python: str | None, programs: Path
-) -> Iterator[_Target]:
+) -> Iterator[tuple[ListedTargets, CatalogEntry | None]]:
     from graphdoctor.trials.launch.catalog import architectures, file_name
 
     catalog = architectures(library, Setup(python=python, timeout_s=_CATALOG_S))
@@ -196,17 +205,6 @@ def _of_library(
         yield target, CatalogEntry(library, catalog.version, architecture.name)
 
 
-def _add(added: _Target, targets: dict[str, _Target]) -> None:
-    """Add a target; one that two entries list alike counts once."""
-    target = added[0]
-    other = targets.setdefault(target.name or "", added)[0]
-    if (other.target, other.run, other.python) != (target.target, target.run, target.python):
-        raise GraphDoctorError(
-            f"Two targets are named {target.name!r}: {other.target} and {target.target}.",
-            hint="Give each its own name = … in the list.",
-        )
-
-
 # Variants.
 
 
@@ -235,25 +233,22 @@ def _variants(survey: SurveyList) -> dict[str, ListedVariant]:
         return {name_of(spec): ListedVariant()}
     variants: dict[str, ListedVariant] = {}
     for listed in survey.variants:
-        run = dict(listed.run)
+        run, name = dict(listed.run), listed.name
+        if name is None:
+            settings = {name: run.get(name) for name in _SETTINGS} | {"python": listed.python}
+            changes = {name: value for name, value in run.items() if name not in _SETTINGS}
+            parts = [name_of(replace(spec, **changes))] if changes else []
+            parts += [f"{key}={value}" for key, value in settings.items() if value is not None]
+            name = " ".join(parts) or DEFAULT
         if run.get("backend", spec.backend) != spec.backend:
             # Mode and options belong to a backend.
             run = {"mode": None, "options": {}} | run
-        name = listed.name or _name(listed, spec)
         if name in variants:
             raise GraphDoctorError(
                 f"Two variants are named {name!r}.", hint="Give each its own name = … in the list."
             )
         variants[name] = replace(listed, run=run)
     return variants
-
-
-def _name(listed: ListedVariant, spec: RunSpec) -> str:
-    changes = {name: value for name, value in listed.run.items() if name not in _SETTINGS}
-    settings = {name: listed.run.get(name) for name in _SETTINGS} | {"python": listed.python}
-    parts = [name_of(VariantSpec("", changes).spec(spec))] if changes else []
-    parts += [f"{name}={value}" for name, value in settings.items() if value is not None]
-    return " ".join(parts) or DEFAULT
 
 
 def _without_effect(spec: RunSpec, variants: Mapping[str, ListedVariant]) -> Iterator[str]:
@@ -271,19 +266,6 @@ def _without_effect(spec: RunSpec, variants: Mapping[str, ListedVariant]) -> Ite
         )
 
 
-def _settings(spec: RunSpec) -> dict[str, object]:
-    """Return what isn't the default, and the backend."""
-    default = asdict(RunSpec()) | {"backend": None}
-    return {
-        name: value
-        for name, value in asdict(spec).items()
-        if value != default[name] and name not in ("target", "inputs")
-    }
-
-
-# What a row depends on.
-
-
 def _torch_of(python: str | None) -> str | None:
     """Return the version of an interpreter's torch, from its metadata; None without torch."""
     if python is None:
@@ -299,10 +281,3 @@ def _torch_of(python: str | None) -> str | None:
         reason = getattr(error, "strerror", None) or "it doesn't answer"
         raise GraphDoctorError(f"The interpreter {python} can't be started: {reason}.") from error
     return ended.stdout.strip() or None
-
-
-def _digest(piece: SurveyPiece, torch: str | None) -> str:
-    options = piece.options
-    measured = [options.bench, options.thorough, options.export, options.fix]
-    content = [__version__, piece.spec, piece.entry, piece.python, torch, *measured]
-    return digest_of(orjson.dumps(content, option=orjson.OPT_SORT_KEYS))

@@ -179,8 +179,9 @@ def read_survey_list(path: Path) -> SurveyList:
             for number, entry in enumerate(targets, start=1)
         ),
         variants=tuple(
-            _variant(variant, f"{where}variant {number}: ")
+            ListedVariant(table.pop("name", None), table.pop("python", None), table)
             for number, variant in enumerate(variants, start=1)
+            for table in (read_table(variant, _VARIANT, f"{where}variant {number}: "),)
         ),
         nodes=Environment(**nodes),
     )
@@ -204,8 +205,3 @@ def _entry(content: Mapping[str, object], where: str) -> ListedTargets:
     fields = {name: table.pop(name) for name in _OF_ENTRY if name in table}
     fields[_SOURCES[source]] = table.pop(source)
     return ListedTargets(**fields, run=table)
-
-
-def _variant(content: Mapping[str, object], where: str) -> ListedVariant:
-    table = read_table(content, _VARIANT, where)
-    return ListedVariant(table.pop("name", None), table.pop("python", None), table)

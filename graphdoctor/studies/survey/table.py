@@ -79,16 +79,14 @@ _DERIVED = (
 def _columns(fact: type[Fact]) -> dict[str, Column]:
     texts, columns = field_docstrings(fact), {}
     for field, kind in field_types(fact).items():
-        name = _NAMES.get(field, field)
+        parts, name = get_args(kind), _NAMES.get(field, field)
         text = " ".join(texts[field].split()).replace("``", "`").replace("None", "null")
-        columns[name] = Column(name, _type(kind), text, field, field, NoneType in get_args(kind))
+        plain = (_PLAIN[part] for part in (kind, *parts) if part in _PLAIN)
+        type_: ColumnType = next(plain, "string")
+        if get_origin(kind) is tuple:
+            type_ = "list<struct>" if SurveyCause in parts else "list<string>"
+        columns[name] = Column(name, type_, text, field, field, NoneType in parts)
     return columns
-
-
-def _type(kind: Any) -> ColumnType:  # noqa: ANN401 - an annotation
-    if get_origin(kind) is tuple:
-        return "list<struct>" if SurveyCause in get_args(kind) else "list<string>"
-    return next((_PLAIN[part] for part in (kind, *get_args(kind)) if part in _PLAIN), "string")
 
 
 CAUSE_COLUMNS = tuple(_columns(SurveyCause).values())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.recording import Call, CallError, Environment
-from graphdoctor.studies.bundle.bundle import environment_text, issue_text, readme_text
-from graphdoctor.studies.bundle.script import Attempt, Script
+from graphdoctor.studies.bundle.bundle import environment_text, issue_text
+from graphdoctor.studies.bundle.script import Attempt, Script, rendered
 from tests.rules.gate.diagnoses import with_prints
 
 KNOWN = Environment(
@@ -60,8 +60,16 @@ def test_nothing_in_a_finding_becomes_markup() -> None:
 
 
 def test_the_readme_lists_content_and_what_was_left_out(snapshot: SnapshotAssertion) -> None:
-    names = ["issue.md", "reproduce.py", "recording/trace/a.log"]
-    whole = readme_text(
-        "model.py:Net", names, ["`big.log`: too large (300 MiB)."], is_redacted=False
+    logs = "recording/trace/"
+    whole = rendered(
+        "README.md.jinja",
+        title="model.py:Net",
+        names=["issue.md", "reproduce.py", f"{logs}a.log"],
+        notes=["`big.log`: too large (300 MiB)."],
+        logs=logs,
+        is_redacted=False,
     )
-    assert f"{whole}\n---\n{readme_text('a run', ['issue.md'], [], is_redacted=True)}" == snapshot
+    redacted = rendered(
+        "README.md.jinja", title="a run", names=["issue.md"], notes=[], logs=logs, is_redacted=True
+    )
+    assert f"{whole}\n---\n{redacted}" == snapshot
