@@ -103,11 +103,6 @@ COLUMNS = tuple(_BY_NAME[name] for name in dict.fromkeys((*_FIRST.split(), *_BY_
 """The columns of the table, in order."""
 
 
-def flat_columns() -> tuple[Column, ...]:
-    """Return the columns of a table of plain cells, such as CSV: all but lists of causes."""
-    return tuple(column for column in COLUMNS if column.type != "list<struct>")
-
-
 # As CSV: what is null is an empty cell, and no text has a newline or a control character.
 
 # Spreadsheets run cells that begin so, after spaces too; some of them read wide characters as the
@@ -119,7 +114,7 @@ def render_survey_csv(report: SurveyReport) -> str:
     """Return CSV of all rows: a text that could be a formula has a ``'`` before it, texts of a list
     have ``; `` between them.
     """
-    columns = flat_columns()
+    columns = [column for column in COLUMNS if column.type != "list<struct>"]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(column.name for column in columns)

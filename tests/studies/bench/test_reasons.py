@@ -13,7 +13,7 @@ from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.studies.bench.looks import MOST, Look, reasons
+from graphdoctor.studies.bench.looks import Look, reasons
 from graphdoctor.studies.bench.side_by_side import Way
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.judge import Reference
@@ -22,6 +22,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from tests.conftest import probe_python
+from tests.each import for_each
 from tests.factories import diagnosed
 
 KERNELS = KernelShare(
@@ -43,39 +44,45 @@ def ordered(*findings: Finding, guards: Guards | None = None) -> list[str]:
     ]
 
 
-def test_what_takes_most_of_a_call_comes_first() -> None:
-    library = finding("GD503", severity="info")
-    assert ordered(finding("GD101", call_us=80.0), finding("GD505", call_us=130.0), library) == [
-        "GD503",
-        "GD505",
-        "GD101",
-    ]
+SKIPPED = finding("GD111", effects=Effects(skipped_frames=("forward",)))
+COMPILING = finding("GD202").replace(cost=Cost(compile_s=2.0))
+HINT, TINY = finding("GD504", severity="info"), finding("GD101", call_us=5.0)
 
 
-def test_guard_checks_stand_where_their_share_puts_them() -> None:
+@for_each(
+    "found, expected",
+    [
+        # What takes most of a call first.
+        (
+            [
+                finding("GD101", call_us=80.0),
+                finding("GD505", call_us=130.0),
+                finding("GD503", severity="info"),
+            ],
+            ["GD503", "GD505", "GD101"],
+        ),
+        # Guard checks stand where their share puts them.
+        (
+            [finding("GD301"), finding("GD101", call_us=80.0), finding("GD107", call_us=120.0)],
+            ["GD107", "GD301", "GD101"],
+        ),
+        # What runs eagerly comes before what may cost nothing.
+        (
+            [COMPILING, HINT, SKIPPED, finding("GD402", call_us=30.0)],
+            ["GD402", "GD111", "GD504", "GD202"],
+        ),
+        # A tiny share of a call is no reason.
+        ([TINY, finding("GD904"), finding("GD102", call_us=11.0)], ["GD102"]),
+        # Five are enough.
+        (
+            [finding(f"GD10{number}", call_us=100.0 + number) for number in range(8)],
+            ["GD107", "GD106", "GD105", "GD104", "GD103"],
+        ),
+    ],
+)
+def test_what_takes_most_of_a_call_comes_first(found: list[Finding], expected: list[str]) -> None:
     guards = Guards(call_us=1000.0, checks_us=100.0, share=0.1)
-    found = finding("GD301"), finding("GD101", call_us=80.0), finding("GD107", call_us=120.0)
-    assert ordered(*found, guards=guards) == ["GD107", "GD301", "GD101"]
-
-
-def test_what_runs_eagerly_comes_before_what_may_cost_nothing() -> None:
-    skipped = finding("GD111", effects=Effects(skipped_frames=("forward",)))
-    compiling = finding("GD202").replace(cost=Cost(compile_s=2.0))
-    assert ordered(
-        compiling, finding("GD504", severity="info"), skipped, finding("GD402", call_us=30.0)
-    ) == ["GD402", "GD111", "GD504", "GD202"]
-
-
-def test_a_tiny_share_of_a_call_is_no_reason() -> None:
-    assert ordered(
-        finding("GD101", call_us=5.0), finding("GD904"), finding("GD102", call_us=11.0)
-    ) == ["GD102"]
-
-
-def test_five_are_enough() -> None:
-    found = ordered(*(finding(f"GD10{number}", call_us=100.0 + number) for number in range(8)))
-    assert found == ["GD107", "GD106", "GD105", "GD104", "GD103"]
-    assert len(found) == MOST
+    assert ordered(*found, guards=guards) == expected
 
 
 SLOW = """

@@ -79,29 +79,18 @@ def test_timing_ends_early_once_all_ratios_are_precise():
     assert len(log) == 2 * 64
 
 
-def test_timing_ends_once_it_is_known_which_is_faster():
+@for_each(
+    "us, noise, count",
+    # One that is as fast, for certain, needs no more either.
+    [(400.0, 0.3, 8), (1001.0, 0.001, 8), (1000.0, 0.3, None)],
+)
+def test_timing_ends_once_it_is_known_which_is_faster(us, noise, count):
     log: list[str] = []
     told: list[int] = []
-    timed(
-        Process("a", log, 1000.0, noise=0.3),
-        Process("b", log, 400.0, noise=0.3),
-        is_precise=False,
-        told=told,
-    )
-    assert told == list(range(1, 9))
-    log.clear()
-    found = timed(
-        Process("a", log, 1000.0, noise=0.3), Process("b", log, 1000.0, noise=0.3), is_precise=False
-    )
-    assert len(found["b"].medians_us) > 8
-    log.clear()
-    # One that is as fast, for certain, needs no more either.
-    found = timed(
-        Process("a", log, 1000.0, noise=0.001),
-        Process("b", log, 1001.0, noise=0.001),
-        is_precise=False,
-    )
-    assert len(found["b"].medians_us) == 8
+    processes = [Process("a", log, 1000.0, noise=noise), Process("b", log, us, noise=noise)]
+    found = timed(*processes, is_precise=False, told=told)
+    assert told == list(range(1, len(found["b"].medians_us) + 1))
+    assert len(told) == count if count else len(told) > 8
 
 
 @for_each("is_on_gpu, rounds", [(False, 8), (True, 16)])
@@ -143,9 +132,7 @@ def test_timing_ends_when_the_reference_process_does():
 def test_call_times_are_those_of_all_blocks():
     found = CallTimes.of([1.0, 2.0, 3.0, 4.0, 5.0], 50)
     assert (found.min, found.q1, found.median, found.q3, found.max) == (1.0, 2.0, 3.0, 4.0, 5.0)
-    assert found.mean == pytest.approx(3.0)
-    assert found.count == 50
-    assert CallTimes.of([]) is None
-    assert CallTimes.of([3.0, 1.0]).median == 2.0
+    assert (found.mean, found.count) == (pytest.approx(3.0), 50)
     alone = CallTimes.of([4.0], 1)
     assert (alone.q1, alone.median, alone.q3) == (4.0, 4.0, 4.0)
+    assert CallTimes.of([]) is None

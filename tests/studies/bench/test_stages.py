@@ -197,12 +197,6 @@ def test_dynamic_shapes_are_an_argument_to_leave_out() -> None:
     assert found.workaround.arguments == {"dynamic": False}
 
 
-def test_two_bugs_are_both_part_of() -> None:
-    found = followed(Compiler({INDUCTOR, "prims.op1.default"}, {INDUCTOR, "pass_3"}))
-    assert found.part == "the pass pass_3 and the lowering of prims.op1.default"
-    assert found.workaround is not None
-
-
 @settings(max_examples=80, deadline=None)
 @given(
     st.lists(

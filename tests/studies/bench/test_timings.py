@@ -47,6 +47,18 @@ def eager(**more: Any) -> Way:
     return Way(spec, cold=start(), warm=start(), turns=turns(1000.0), beside=turns(1000.0), **more)
 
 
+def default(us: float, cold_s: float | None, **warm: Any) -> Way:
+    """``default``, whose call takes so long; it was timed beside eager mode's of 1 ms."""
+    started = {"excess_s": cold_s, **warm}
+    return Way(
+        VariantSpec("default"),
+        cold=None if cold_s is None else start(cold_s),
+        warm=start(**{name: value for name, value in started.items() if value is not None}),
+        turns=turns(us),
+        beside=turns(1000.0),
+    )
+
+
 def shown(way: Way, reference: Way | None = None) -> Any:
     ways = SideBySide(cast("Replays", None), BASE, Program(), Path(), on_phase)
     ways.eager = reference or eager()
@@ -54,38 +66,22 @@ def shown(way: Way, reference: Way | None = None) -> Any:
 
 
 def test_compile_time_is_the_excess_over_eager_modes_first_calls():
-    one = Way(
-        VariantSpec("default"),
-        cold=start(10.5),
-        warm=start(3.5),
-        turns=turns(500.0),
-        beside=turns(1000.0),
-    )
-    found = shown(one)
+    found = shown(default(500.0, 10.5, excess_s=3.5))
     assert (found.compile_cold_s, found.compile_warm_s) == (10.0, 3.0)
     assert (found.break_even_calls, found.break_even_warm.calls) == (20_000, 6_000)
     assert (found.judgement, found.speedup.ratio, found.throughput) == ("faster", 2.0, 16_000.0)
 
 
 def test_without_a_cold_start_the_warm_one_counts():
-    cached = start(3.5, cache={"hits": 2, "misses": 1, "bypasses": 0})
-    found = shown(
-        Way(VariantSpec("default"), warm=cached, turns=turns(500.0), beside=turns(1000.0))
-    )
+    cache = {"hits": 2, "misses": 1, "bypasses": 0}
+    found = shown(default(500.0, None, excess_s=3.5, cache=cache))
     assert (found.compile_cold_s, found.compile_warm_s, found.compile_s) == (None, 3.0, 3.0)
     assert (found.break_even_cold, found.break_even_calls) == (None, 6_000)
     assert (found.cache.hits, found.cache.misses) == (2, 1)
 
 
 def test_a_slower_variant_never_pays_off():
-    one = Way(
-        VariantSpec("default"),
-        cold=start(0.4),
-        warm=start(0.4),
-        turns=turns(2000.0),
-        beside=turns(1000.0),
-    )
-    found = shown(one)
+    found = shown(default(2000.0, 0.4))
     assert (found.judgement, found.break_even_calls, found.compile_cold_s) == ("slower", None, 0.0)
 
 

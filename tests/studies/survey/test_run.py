@@ -112,14 +112,9 @@ def test_failing_piece_runs_again_and_differences_are_marked():
         "status": "crashed" if name == "b" and time == 1 else "ok",
         "seconds": 2.0,
     }
-    one = _run(answer, looks=looks).report.rows[1]
-    assert (one.status, one.attempts, one.earlier, one.is_flaky, one.seconds) == (
-        "ok",
-        2,
-        ("crashed",),
-        True,
-        4.0,
-    )
+    again = _run(answer, looks=looks).report.rows[1]
+    assert (again.status, again.attempts, again.earlier) == ("ok", 2, ("crashed",))
+    assert (again.is_flaky, again.seconds) == (True, 4.0)
     assert ("retrying", "b", "crashed") in looks.seen
     assert sum(event[0] == "finished" for event in looks.seen) == 3
 

@@ -27,6 +27,43 @@ def _group(rows, variants=("default",), **which):
     )
 
 
+BROKEN = ({"break_sites": 1}, {"skipped_frames": 1}, {"frames_over_limit": 1})
+
+
+@for_each(
+    "other, judged, passed, whole",
+    [
+        *(
+            (failed("b", status, stage=stage), 1, 1, 1)
+            for status, stage in (
+                ("eager_failed", "eager"),
+                ("no_inputs", "prepare"),
+                ("load_failed", "load"),
+                ("timeout", "load"),
+                ("skipped", None),
+                ("lost", None),
+            )
+        ),
+        *(
+            (failed("b", status, stage=stage), 2, 1, 1)
+            for status, stage in (
+                ("wrong", None),
+                ("not_compiled", None),
+                ("compile_failed", "inductor"),
+                ("crashed", "call"),
+                ("timeout", "bench"),
+                ("out_of_memory", "dynamo"),
+            )
+        ),
+        *((row("b", **counts), 2, 2, 1) for counts in BROKEN),
+    ],
+)
+def test_a_row_counts_by_how_it_came_out(other, judged, passed, whole):
+    group = _group([row("a"), other])
+    assert (group.pieces, group.judged, group.passed, group.whole) == (2, judged, passed, whole)
+    assert group.pass_rate == passed / judged
+
+
 def test_a_mean_is_that_of_logarithms():
     mean = mean_speedup(
         [
@@ -41,48 +78,6 @@ def test_a_mean_is_that_of_logarithms():
     assert mean.high == pytest.approx(
         math.exp(math.hypot(math.log(2.2 / 2), math.log(0.6 / 0.5)) / 2)
     )
-
-
-def test_what_fails_without_torch_compile_is_not_judged():
-    rows = [
-        row("a"),
-        failed("b", "eager_failed", stage="eager"),
-        failed("c", "no_inputs", stage="prepare"),
-        failed("d", "load_failed", stage="load"),
-        failed("e", "timeout", stage="load"),
-        failed("f", "skipped"),
-        failed("g", "lost"),
-    ]
-    group = _group(rows)
-    assert (group.pieces, group.judged, group.pass_rate) == (7, 1, 1.0)
-
-
-@for_each(
-    "status, stage",
-    [
-        ("wrong", None),
-        ("not_compiled", None),
-        ("compile_failed", "inductor"),
-        ("crashed", "call"),
-        ("timeout", "bench"),
-        ("out_of_memory", "dynamo"),
-    ],
-)
-def test_what_fails_with_torch_compile_is_no_pass(status, stage):
-    group = _group([row("a"), failed("b", status, stage=stage)])
-    assert (group.judged, group.pass_rate) == (2, 0.5)
-
-
-def test_a_break_is_no_failure_but_not_whole():
-    group = _group(
-        [
-            row("a"),
-            row("b", break_sites=1),
-            row("c", skipped_frames=1),
-            row("d", frames_over_limit=1),
-        ]
-    )
-    assert (group.passed, group.whole) == (4, 1)
 
 
 def test_variants_are_compared_over_targets_that_all_of_them_ran():
@@ -200,31 +195,38 @@ def test_counts_and_seconds_add_up():
     )
 
 
-def test_equal_rows_count_once():
-    merged = merge_surveys([report(_ROWS[:5]), report(_ROWS[3:])])
-    assert (merged.rows, merged.planned) == (_ROWS, len(_ROWS))
+@for_each(
+    "parts, planned, shard, notes",
+    [
+        ([report(_ROWS[:5]), report(_ROWS[3:])], len(_ROWS), None, ()),
+        ([report(_ROWS[3:], shard="2/2"), report(_ROWS[:3], shard="1/2")], len(_ROWS), None, ()),
+        (
+            [report(_ROWS[:3], shard="1/3"), report(_ROWS[3:], shard="3/3")],
+            len(_ROWS),
+            "1/3 + 3/3",
+            ("1 shard missing: 2/3.",),
+        ),
+    ],
+)
+def test_rows_of_several_parts_count_once(parts, planned, shard, notes):
+    merged = merge_surveys(parts)
+    assert {*merged.rows} == {*_ROWS}
+    assert (merged.planned, merged.shard, merged.notes) == (planned, shard, notes)
 
 
-def test_different_rows_of_one_piece_are_refused():
-    with pytest.raises(GraphDoctorError, match="different results of bert under default"):
-        merge_surveys([report([row()]), report([row(seconds=22.0)])])
+_OTHER = (SurveyVariant(name="default", settings={"mode": "max-autotune"}),)
 
 
-def test_different_settings_of_one_variant_are_refused():
-    other = (SurveyVariant(name="default", settings={"mode": "max-autotune"}),)
-    with pytest.raises(GraphDoctorError, match="different ways under the name default"):
-        merge_surveys([report([row()]), report([row("b")], variants=other)])
-
-
-def test_shards_that_are_all_there_make_a_whole():
-    merged = merge_surveys([report(_ROWS[3:], shard="2/2"), report(_ROWS[:3], shard="1/2")])
-    assert (merged.shard, merged.notes) == (None, ())
-
-
-def test_a_missing_shard_is_named():
-    merged = merge_surveys([report(_ROWS[:3], shard="1/3"), report(_ROWS[3:], shard="3/3")])
-    assert merged.shard == "1/3 + 3/3"
-    assert merged.notes == ("1 shard missing: 2/3.",)
+@for_each(
+    "other, message",
+    [
+        (report([row(seconds=22.0)]), "different results of bert under default"),
+        (report([row("b")], variants=_OTHER), "different ways under the name default"),
+    ],
+)
+def test_parts_that_contradict_each_other_are_refused(other, message):
+    with pytest.raises(GraphDoctorError, match=message):
+        merge_surveys([report([row()]), other])
 
 
 def test_versions_that_differ_are_a_note():
