@@ -1,7 +1,7 @@
 from itertools import permutations
 
 from graphdoctor.facts.reading import json_of
-from graphdoctor.studies.ranks.agreement import with_texts
+from graphdoctor.studies.ranks.agreement import hang_candidates, rows_of, with_texts
 from graphdoctor.studies.ranks.view import verdict
 from tests.each import for_each
 from tests.studies.ranks.reports import compiled, job, rank
@@ -22,10 +22,9 @@ from tests.studies.ranks.reports import found as finding
 )
 def test_the_first_thing_that_differs_is_named(what, values):
     found = job(rank(0, compiled()), rank(1, compiled(**values)), rank(2, compiled()))
-    assert found.agreement[0].agree is False
-    assert found.first_divergence.what == what
-    assert found.first_divergence.ranks == (1,)
-    assert [value.ranks for value in found.first_divergence.values] == [(0, 2), (1,)]
+    divergence = found.first_divergence
+    assert (found.agreement[0].agree, divergence.what, divergence.ranks) == (False, what, (1,))
+    assert [value.ranks for value in divergence.values] == [(0, 2), (1,)]
 
 
 def test_resume_function_is_no_frame_of_the_whole_function():
@@ -95,12 +94,8 @@ def test_recompile_of_one_rank_is_named_with_its_cause():
 
 def test_several_instances_of_one_function_stay_apart():
     layers = [compiled(f"{number}/0", "Block.forward", occurrence=number) for number in range(3)]
-    found = job(rank(0, *layers), rank(1, *layers[:2]))
-    assert [(row.compile, row.agree) for row in found.agreement] == [
-        ("0/0", True),
-        ("1/0", True),
-        ("2/0", False),
-    ]
+    agreement = job(rank(0, *layers), rank(1, *layers[:2])).agreement
+    assert [row.agree for row in agreement] == [True, True, False]
 
 
 def test_the_order_in_which_ranks_come_does_not_matter():
@@ -176,3 +171,100 @@ def test_only_agreeing_ranks_are_good_news():
     wrong = [rank(number, compiled(), findings=(finding("GD202"),)) for number in (0, 1)]
     assert verdict(job(*wrong))[1] == "warning"
     assert verdict(job(rank(0, compiled()), rank(1, compiled())))[1] == "good"
+
+
+# Who waits for whom.
+
+
+REDUCE = (
+    "torch.ops._c10d_functional.all_reduce_.default",
+    "torch.ops._c10d_functional.wait_tensor.default",
+)
+GATHER = ("torch.ops._c10d_functional.all_gather_into_tensor.default",)
+
+
+def test_a_rank_that_recompiles_alone_makes_the_others_wait():
+    found = job(
+        rank(0, compiled()),
+        rank(1, compiled(), compiled("0/1", duration_s=2.0, causes=("x: 1 → 2",))),
+    )
+    assert (found.skew.straggler.rank, found.skew.straggler.why) == (1, "alone")
+    assert found.skew.straggler.extra_s == 2.0
+    assert [each.waits_s for each in found.ranks] == [2.0, 0.0]
+    assert found.skew.job_s == 3.0
+    assert found.skew.compile_s == (1.0, 3.0)
+
+
+@for_each(
+    "cache, slow, why",
+    [
+        ("hit", {"duration_s": 9.0, "cache": "miss"}, "cache"),
+        (None, {"duration_s": 9.0, "backend_s": 8.0}, "backend"),
+        (None, {"duration_s": 9.0, "backend_s": 0.25}, "dynamo"),
+        (None, {"duration_s": 9.0, "backend_s": None}, "unknown"),
+        (None, {"duration_s": 1.05}, None),
+    ],
+)
+def test_a_notably_slower_rank_is_the_straggler(cache, slow, why):
+    quick = [rank(number, compiled(cache=cache)) for number in (0, 2)]
+    straggler = job(*quick, rank(1, compiled(**slow))).skew.straggler
+    assert (straggler and (straggler.rank, straggler.why)) == (why and (1, why))
+
+
+def test_unknown_times_stay_unknown():
+    found = job(rank(0, compiled()), rank(1, compiled(duration_s=None)))
+    assert (found.skew.compile_s, found.skew.job_s) == (None, None)
+    assert [each.waits_s for each in found.ranks] == [None, None]
+
+
+HEAD = compiled("1/0", "head", 40)
+SYNC = compiled("1/0", "sync", 40, collectives=REDUCE)
+AGAIN = compiled("0/1", collectives=REDUCE, causes=("x: 1 → 2",))
+UNFINISHED = compiled("1/0", "head", 40, outcome="unfinished")
+WORDS = ("rank 0: aten.mul.Tensor", "rank 1: aten.add.Tensor")
+
+
+@for_each(
+    "reports, told",
+    [
+        (
+            (rank(0, compiled(collectives=REDUCE)), rank(1, compiled(collectives=GATHER))),
+            [("schedule", "0/0", (0,), (1,), REDUCE[:1], ())],
+        ),
+        (tuple(rank(number, compiled(collectives=REDUCE)) for number in range(3)), []),
+        # One rank never compiles a graph with collectives.
+        (
+            (rank(0, compiled(), SYNC), rank(1, compiled()), rank(2, compiled(), SYNC)),
+            [("absent", "1/0", (0, 2), (1,), REDUCE[:1], ())],
+        ),
+        # A recompile of such a graph is not absent elsewhere.
+        ((rank(0, compiled(collectives=REDUCE), AGAIN), rank(1, compiled(collectives=REDUCE))), []),
+        (
+            (rank(0, compiled(), HEAD), rank(1, compiled(), UNFINISHED, complete=False)),
+            [("stopped", "1/0", (0,), (1,), (), ())],
+        ),
+        (
+            (
+                rank(0, compiled(), HEAD, executed=("0/0", "1/0")),
+                rank(1, compiled(), HEAD, executed=("1/0", "0/0")),
+            ),
+            [("order", "0/0", (0,), (1,), (), ())],
+        ),
+        # torch itself found them different.
+        (
+            (rank(0, compiled(mismatch=WORDS)), rank(1, compiled(mismatch=WORDS))),
+            [("graph", "0/0", (0, 1), (), (), WORDS)],
+        ),
+        # The rank whose end ends the others in the middle of a compile.
+        (
+            (rank(0, compiled(), UNFINISHED, complete=False), rank(1, compiled(), complete=False)),
+            [("stopped", "1/0", (0,), (1,), (), ())],
+        ),
+    ],
+)
+def test_where_ranks_can_wait_forever(reports, told):
+    found = hang_candidates(rows_of(reports), reports)
+    assert [
+        (one.kind, one.compile, one.waiting, one.missing, one.collectives, one.words)
+        for one in found
+    ] == told

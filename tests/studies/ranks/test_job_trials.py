@@ -25,23 +25,9 @@ def ran(*codes: str, losses: tuple[float, ...] = (1.0, 0.5), step_us: float = 10
     return job(*ranks).replace(exit=job(rank(0)).exit.replace(status=0))
 
 
-def verdict(
-    now: Job | None, *, before: Job | None = None, after: Job | None = None, status: int = 0
-) -> str:
-    untouched = ran("GD130")
-    return judged(
-        REMEDY, Rerun(status, now), before or untouched, after or before or untouched
-    ).verdict
-
-
-def test_what_is_gone_with_the_same_losses_is_verified() -> None:
-    trial = judged(REMEDY, Rerun(0, ran()), ran("GD130"), ran("GD130"))
-    assert (trial.verdict, trial.gone, trial.loss_count, trial.loss_difference) == (
-        "verified",
-        ("GD130",),
-        4,
-        0.0,
-    )
+def verdict(now, *, status=0, before=None, after=None):
+    before = before or ran("GD130")
+    return judged(REMEDY, Rerun(status, now), before, after or before)
 
 
 @for_each(
@@ -59,14 +45,20 @@ def test_what_is_gone_with_the_same_losses_is_verified() -> None:
     ],
 )
 def test_verdict_goes_by_gone_findings_and_losses(now, around, status, said) -> None:
-    assert verdict(now, status=status, **around) == said
+    assert verdict(now, status=status, **around).verdict == said
+
+
+def test_a_trial_says_what_is_gone_and_how_losses_differ() -> None:
+    trial = verdict(ran())
+    assert (trial.verdict, trial.gone) == ("verified", ("GD130",))
+    assert (trial.loss_count, trial.loss_difference) == (4, 0.0)
 
 
 def test_step_is_faster_only_beyond_untouched_variation() -> None:
-    steady = judged(REMEDY, Rerun(0, ran(step_us=50)), ran("GD130"), ran("GD130", step_us=104))
+    steady = verdict(ran(step_us=50), after=ran("GD130", step_us=104))
     assert steady.speedup == (2.0, 2.08)
     assert steady.notable < 2
-    noisy = judged(REMEDY, Rerun(0, ran(step_us=90)), ran("GD130"), ran("GD130", step_us=150))
+    noisy = verdict(ran(step_us=90), after=ran("GD130", step_us=150))
     assert noisy.notable > noisy.speedup[0]
 
 

@@ -6,6 +6,7 @@ import fcntl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,25 @@ from graphdoctor.commands.settings import Settings
 from graphdoctor.commands.survey import _check_any_loaded, _executor_and_share
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Environment, Failure, Share
-from graphdoctor.studies.survey.piece import PieceResult, file_digest, run_piece
+from graphdoctor.facts.counts import Coverage
+from graphdoctor.facts.recording import Call, CaptureGap
+from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.survey import piece as piece_module
+from graphdoctor.studies.survey.outcome import (
+    PieceOutcome,
+    compiler_stage,
+    of_bench,
+    of_early_end,
+    of_run,
+)
+from graphdoctor.studies.survey.piece import (
+    PieceResult,
+    SurveyPiece,
+    file_digest,
+    page_name,
+    run_piece,
+)
 from graphdoctor.studies.survey.run import (
     ROWS_FILE,
     SurveyFolder,
@@ -22,7 +41,13 @@ from graphdoctor.studies.survey.run import (
     run_survey,
 )
 from graphdoctor.studies.survey.survey_list import ListedTargets, SurveyList, SurveyOptions
+from graphdoctor.trials.launch.store import Store
+from graphdoctor.views.html import document
+from tests.commands.test_survey import GOOD
 from tests.each import for_each
+from tests.factories import with_facts
+from tests.rules.gate.diagnoses import with_prints
+from tests.studies.bench.reports import eager, ended, report
 from tests.studies.survey.reports import row
 
 NAMES = ("a", "b", "c")
@@ -290,3 +315,231 @@ def test_a_survey_in_which_nothing_loads_failed():
         _run(lambda name, _: {"status": "ok" if name == "a" else "load_failed"}).report.rows
     )
     _check_any_loaded(())
+
+
+# Pieces.
+
+
+def _piece(target: str, **more) -> SurveyPiece:
+    values = {
+        "name": "net",
+        "family": None,
+        "variant": "v",
+        "spec": RunSpec(target=target),
+        "entry": None,
+        "python": None,
+        "options": SurveyOptions(timeout=300.0, pages=False),
+        "plan": "p",
+    }
+    return SurveyPiece(**values | more)
+
+
+def test_a_target_that_is_not_there_is_a_row(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    row = run_piece(_piece("none.py")).row
+    error = "There is no file none.py."
+    assert (row.status, row.stage, row.error) == ("load_failed", "load", error)
+
+
+def test_slow_piece_is_a_row_whatever_it_was_doing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(GOOD)
+
+    def hangs(*_args, **_more):
+        time.sleep(60)
+
+    monkeypatch.setattr(piece_module, "record", hangs)
+    row = run_piece(_piece("net.py", options=SurveyOptions(timeout=0.2))).row
+    assert (row.status, row.error) == ("timeout", "It was stopped after 0.2 s.")
+
+
+def test_interruption_is_no_timeout_of_a_piece(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(GOOD)
+
+    def interrupted(*_args, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(piece_module, "record", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_piece(_piece("net.py"))
+
+
+def test_what_a_killed_piece_left_is_removed_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(piece_module.tempfile, "tempdir", str(tmp_path))
+    left, running = tmp_path / "graphdoctor-survey-left", tmp_path / "graphdoctor-survey-running"
+    other = tmp_path / "other"
+    for folder in (left, running, other):
+        folder.mkdir()
+    (tmp_path / "graphdoctor-survey-link").symlink_to(other)
+    with Store.hold(running):
+        run_piece(_piece("none.py"))
+    # Nothing is left of its own folder either.
+    names = ["graphdoctor-survey-link", "graphdoctor-survey-running", "other"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+@pytest.mark.slow
+def test_a_page_that_cannot_be_made_costs_no_row(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(GOOD)
+
+    def fails(*_args, **_options):
+        raise ValueError("no page")
+
+    monkeypatch.setattr(document, "render_view_page", fails)
+    result = run_piece(_piece("net.py", options=SurveyOptions(timeout=300.0)))
+    assert (result.row.status, result.row.report, result.page) == ("ok", None, None)
+    assert result.row.gaps == ("Its page couldn't be made: ValueError: no page",)
+    assert set(result.files) == {"net.py"}
+
+
+def test_pages_of_two_pieces_have_two_names():
+    names = {
+        page_name(name, variant)
+        for name in ("a/b", "a_b", "a.b" * 60)
+        for variant in ("x", "y", "../z")
+    }
+    assert len(names) == 9
+    assert all(Path(name).name == name and len(name) < 100 for name in names)
+
+
+def test_a_fingerprint_is_of_the_plan_and_the_files():
+    def fingerprint(plan, files):
+        return _piece("net.py", plan=plan).row(files, status="ok", seconds=1.0).fingerprint
+
+    assert fingerprint("p", {"a": "1", "b": "2"}) == fingerprint("p", {"b": "2", "a": "1"})
+    assert len({fingerprint("p", {}), fingerprint("q", {}), fingerprint("p", {"a": "1"})}) == 3
+
+
+# Outcomes.
+
+
+def _ended(**more):
+    return of_early_end(ProbeExit(status=1, message="It ended.", **{"reason": "error", **more}))
+
+
+@for_each(
+    "exit_, status, stage",
+    [
+        ({"reason": "timeout", "phase_kind": "call {index}"}, "timeout", "call"),
+        ({"reason": "timeout", "phase_kind": "importing the target"}, "timeout", "load"),
+        ({"reason": "timeout"}, "timeout", "load"),
+        (
+            {"reason": "killed", "stopped_for": "memory", "phase_kind": "call {index}"},
+            "out_of_memory",
+            "call",
+        ),
+        ({"reason": "killed", "phase_kind": "call {index}"}, "crashed", "call"),
+        (
+            {"reason": "killed", "phase_kind": "trying call {index} without torch.compile"},
+            "crashed",
+            "eager",
+        ),
+        ({"reason": "exited", "phase_kind": "importing the target"}, "load_failed", "load"),
+        ({"reason": "exited", "phase_kind": "call {index}"}, "crashed", "call"),
+        ({"error_type": "MemoryError", "phase_kind": "making the target"}, "out_of_memory", "load"),
+        (
+            {"error_type": "torch.OutOfMemoryError", "phase_kind": "measuring coverage"},
+            "out_of_memory",
+            "call",
+        ),
+        (
+            {"error_type": "ImportError", "phase_kind": "importing the target"},
+            "load_failed",
+            "load",
+        ),
+        (
+            {"error_type": "ValueError", "phase_kind": "making the inputs of call {index}"},
+            "load_failed",
+            "load",
+        ),
+        ({"hint_code": "no_inputs"}, "no_inputs", "load"),
+        ({"hint_code": "unusable_input"}, "no_inputs", "load"),
+        ({"hint_code": "unusable_device"}, "skipped", "load"),
+        ({"hint_code": "no_torch"}, "skipped", "load"),
+        ({"hint_code": "no_blocks"}, "skipped", "load"),
+        ({"hint_code": "unusable_python"}, "load_failed", "load"),
+        ({"hint_code": "refused_compile_arguments"}, "skipped", "load"),
+        ({"hint_code": "unknown_argument"}, "skipped", "load"),
+        ({"hint_code": "unusable_dtype"}, "skipped", "load"),
+        ({"hint_code": "no_batch"}, "skipped", "load"),
+    ],
+)
+def test_process_end_decides_the_outcome_of_a_piece(exit_, status, stage):
+    found = _ended(**exit_)
+    assert (found.status, found.stage) == (status, stage)
+
+
+def _frames(*folders: str) -> str:
+    return "Traceback (most recent call last):\n" + "".join(
+        f'  File "/site/torch/{folder}/x.py", line 1, in f\n    g()\n' for folder in folders
+    )
+
+
+@for_each(
+    "type, trace, backend, stage",
+    [
+        ("torch._inductor.exc.InductorError", "", "inductor", "inductor"),
+        ("torch._dynamo.exc.Unsupported", _frames("_dynamo"), "eager", "dynamo"),
+        (
+            "torch._dynamo.exc.BackendCompilerFailed",
+            _frames("_dynamo", "_inductor"),
+            "inductor",
+            "inductor",
+        ),
+        (
+            "torch._dynamo.exc.BackendCompilerFailed",
+            _frames("_inductor", "_functorch"),
+            "inductor",
+            "aot",
+        ),
+        ("torch._dynamo.exc.BackendCompilerFailed", _frames("_dynamo"), "mine", "backend"),
+        (
+            "torch._dynamo.exc.BackendCompilerFailed",
+            _frames("_dynamo", "_functorch"),
+            "aot_eager",
+            "aot",
+        ),
+        ("RuntimeError", _frames("_dynamo", "_functorch"), "inductor", "aot"),
+        ("RuntimeError", _frames("nn"), "inductor", "call"),
+    ],
+)
+def test_the_part_of_the_compiler_is_where_it_was_raised(type, trace, backend, stage):
+    assert compiler_stage(type, trace, backend=backend) == stage
+
+
+def test_run_with_records_omitted_by_torch_is_no_crash():
+    whole = with_prints(
+        (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
+    )
+    assert of_run(whole).status == "ok"
+    gap = CaptureGap(code="GD902", kind="unrecorded_compile", message="One is missing.")
+    assert of_run(with_facts(whole, gaps=(gap,))).status == "ok"
+    assert (
+        of_run(with_facts(whole, calls=(Call(index=1, outcome="unfinished"),))).status == "crashed"
+    )
+
+
+def test_calls_of_which_nothing_was_compiled_are_no_pass():
+    whole = with_prints(
+        (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
+    )
+    nothing = Coverage(graph_ops=0, eager_ops=3, extra_calls=1, extra_compiles=0)
+    found = of_run(
+        whole.replace(summary=whole.summary.replace(coverage=0.0, coverage_detail=nothing))
+    )
+    said = "Not compiled: 0 of 3 tensor operations ran in a compiled graph."
+    assert (found.status, found.stage, found.error) == ("not_compiled", "dynamo", said)
+
+
+def test_failing_bench_variant_has_its_error():
+    raised = {"status": 1, "reason": "error", "error_type": "ValueError", "traceback": "Traceback"}
+    for more, words in (
+        ({"message": "It is refused.", "hint_code": "no_inputs"}, "It is refused."),
+        ({}, "status 1"),
+    ):
+        own = ended("default", "failed", "status 1", exit=ProbeExit(**raised, **more))
+        found = of_bench(report(eager(), own))
+        assert found == PieceOutcome("compile_failed", "bench", words, "ValueError", "Traceback")

@@ -1,0 +1,395 @@
+"""Whose line, module and kernel the time is."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphdoctor.facts.diagnosis import Cost
+from graphdoctor.facts.fixes import PairedTime
+from graphdoctor.facts.picture import Picture, SourceText
+from graphdoctor.facts.profile import MemoryTrial, MemoryUse
+from graphdoctor.facts.profiled import (
+    ACTIVATION_BUDGET,
+    InductorGraph,
+    InductorRun,
+    KeptTensor,
+    MeasuredMemory,
+    Partition,
+    Profiled,
+)
+from graphdoctor.facts.recording import Recording, SteadyCall
+from graphdoctor.facts.run import Setting
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.profile.profile import memory_trial, try_keeping_less
+from graphdoctor.studies.profile.report import (
+    Shared,
+    fusion_of,
+    memory_use,
+    module_roots,
+    profile_report,
+    share_out,
+)
+from graphdoctor.trials.judge import Verdict
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.request import Request
+from tests import factories
+from tests.each import for_each
+from tests.factories import diagnosed, entry, frame, recording
+from tests.factories import record as broken_at
+from tests.studies.profile.facts import code, graph, operation, profiled, ran
+
+
+def shared(kernels, *graphs) -> Shared:
+    return share_out(profiled(kernels, *graphs), 100.0, {})
+
+
+def test_a_kernels_time_is_shared_by_elements():
+    operations = [
+        operation("sin", 1, elements=300),
+        operation("mul", 2),
+        operation("add", 2, elements=0 + 100),
+    ]
+    found = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0, 1, 2)], operations))
+    assert [(line.line, line.forward_us, line.share) for line in found.lines] == [
+        (1, 30.0, 0.3),
+        (2, 20.0, 0.2),
+    ]
+    assert found.unattributed_us == 0
+    assert found.kernels[0].operations == ("aten.sin", "aten.mul", "aten.add")
+
+
+def test_an_operation_without_a_line_has_no_part():
+    operations = [operation("seed", None), operation("mul", 2)]
+    with_line = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0, 1)], operations))
+    assert [line.forward_us for line in with_line.lines] == [50.0]
+    without = shared([ran("triton_poi_0", 50.0)], graph([code("triton_poi_0", 0)], operations))
+    assert (without.lines, without.unattributed_us) == ((), 50.0)
+
+
+def test_a_call_with_several_kernels_counts_its_work_once():
+    split = [
+        ran(name, 10.0, "aten::mm", launch=launch)
+        for launch in (1, 2)
+        for name in ("gemm", "reduce")
+    ]
+    products = [code("extern_kernels.mm", 0, flops=60), code("extern_kernels.mm", 0, flops=60)]
+    (found,) = shared(split, graph(products, [operation("mm", 3)])).kernels
+    assert (found.calls, found.time_us, found.bytes, found.flops) == (4, 40.0, 1600, 120)
+
+
+def test_backward_time_is_of_the_line_whose_gradient_it_is():
+    forward, backward = operation("sin", 1), operation("cos", 1)
+    found = shared(
+        [ran("triton_poi_0", 10.0), ran("triton_poi_1", 30.0, run=1, phase="backward")],
+        graph([code("triton_poi_0", 0)], [forward]),
+        graph([code("triton_poi_1", 0)], [backward], phase="backward"),
+    )
+    assert [(line.line, line.forward_us, line.backward_us) for line in found.lines] == [
+        (1, 10.0, 30.0)
+    ]
+    assert found.lines[0].kernels == (0, 1)
+    assert [found.kernels[number].phase for number in found.lines[0].kernels] == [
+        "backward",
+        "forward",
+    ]
+
+
+def test_runs_that_compute_the_same_are_one_kernel():
+    operations = [
+        operation("mul_0", 1, operation="aten.mul.Tensor"),
+        operation("mul_1", 1, operation="aten.mul.Tensor"),
+    ]
+    operations = [each.replace(target="aten.mul.Tensor") for each in operations]
+    found = shared(
+        [ran("triton_poi_0", 10.0), ran("triton_poi_0", 12.0)],
+        graph([code("triton_poi_0", 0), code("triton_poi_0", 1)], operations),
+    )
+    (only,) = found.kernels
+    assert (only.calls, only.time_us, only.bytes) == (2, 22.0, 1600)
+
+
+def test_a_module_has_what_is_in_it():
+    operations = [
+        operation("a", 1, module="L['self'].layers.2.fc"),
+        operation("b", 2, module="L['self'].layers.10"),
+    ]
+    found = shared(
+        [ran("triton_poi_0", 10.0), ran("triton_poi_1", 30.0)],
+        graph([code("triton_poi_0", 0), code("triton_poi_1", 1)], operations),
+    )
+    assert [(module.path, module.forward_us) for module in found.modules] == [
+        ("", 40.0),
+        ("layers", 40.0),
+        ("layers.2", 10.0),
+        ("layers.2.fc", 10.0),
+        ("layers.10", 30.0),
+    ]
+
+
+def test_fusion_counts_operations_before_and_what_never_gets_to_memory():
+    decomposed = [
+        operation("mul", 1, operation="aten.gelu.default"),
+        operation("erf", 1, operation="aten.gelu.default", bytes=None),
+        operation("view", 1, is_view=True),
+        operation("add", 2, is_stored=True),
+    ]
+    found = fusion_of(
+        profiled([ran("triton_poi_0")], graph([code("triton_poi_0", 0, 1, 3)], decomposed))
+    )
+    assert (found.operations, found.decomposed, found.kernels, found.vanished) == (2, 3, 1, 2)
+    assert found.vanished_bytes is None
+    assert fusion_of(profiled([ran("x", run=None)])) is None
+
+
+@for_each(
+    "qualname, text, roots",
+    [
+        (
+            "Conv.forward",
+            "class Conv(nn.Module):\n    def forward(self, x):\n        pass\n",
+            {"0/0": "Conv"},
+        ),
+        ("Conv.forward", None, {"0/0": "Conv"}),
+        (
+            "keeps_defaults.wrapper",
+            "def keeps_defaults(f):\n    def wrapper(self, x):\n        pass\n",
+            {},
+        ),
+        ("Net.forward", None, {}),
+    ],
+)
+def test_what_a_decorator_wraps_around_a_forward_is_no_module(qualname, text, roots):
+    found = recording(frames=(frame().replace(qualname=qualname),))
+    picture = Picture(files=(SourceText(file=found.frames[0].file, text=text),))
+    assert module_roots(found.replace(picture=picture)) == roots
+
+
+# Memory.
+
+
+def kept(name: str, line: int | None = 1, **more: Any) -> KeptTensor:
+    """100 float32 elements that are cheap to compute again."""
+    given: dict[str, Any] = {
+        "operation": "aten.gelu.default",
+        "tensor": "f32[100]",
+        "bytes": 400,
+        "is_argument": False,
+        "is_cheap": True,
+        "stack": () if line is None else (entry(line),),
+    }
+    return KeptTensor(**{"name": name} | given | more)
+
+
+def argument(name: str) -> KeptTensor:
+    return kept(name, None, operation=None, is_argument=True, is_cheap=None)
+
+
+def cut(number: int, *saved: KeptTensor, **recomputed: int) -> InductorGraph:
+    """A graph with a backward graph."""
+    counts = {f"aten.{name}.default": count for name, count in recomputed.items()}
+    return graph(
+        (),
+        graph=number,
+        compile_id=f"{number}/0",
+        partition=Partition(saved=saved, recomputed=counts, draws_random=False),
+    )
+
+
+def measured(**more: Any) -> MeasuredMemory:
+    given = {
+        "peak_of": "process",
+        "before_bytes": 5000,
+        "peak_bytes": 9000,
+        "saved_bytes": 0,
+        "eager_saved_bytes": 0,
+    }
+    return MeasuredMemory(**given | more)
+
+
+def use(found: Profiled, memory: MeasuredMemory | None) -> MemoryUse:
+    known = memory_use(found, memory, {}, has_backward=True)
+    assert known is not None
+    return known
+
+
+def test_equal_tensors_of_one_line_are_one_with_a_count() -> None:
+    saved = [
+        kept(f"gelu_{number}", 7, module=f"L['self'].layers.{number}.mlp") for number in range(3)
+    ]
+    found = use(
+        profiled((), cut(0, *saved, kept("mul", 9, bytes=1000), argument("primals_1"))), measured()
+    )
+    assert [
+        (each.name, each.line, each.count, each.bytes, each.module) for each in found.saved
+    ] == [
+        ("gelu_0", 7, 3, 1200, "layers.*.mlp"),
+        ("mul", 9, 1, 1000, None),
+        ("primals_1", None, 1, 400, None),
+    ]
+    assert [each.is_argument for each in found.saved] == [False, False, True]
+    assert (found.saved[0].operation, found.saved[0].compile_id) == ("aten.gelu", "0/0")
+
+
+def test_a_graph_that_runs_twice_keeps_twice_as_much() -> None:
+    runs = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
+    found = use(profiled((), cut(0, kept("gelu"), gelu=2), runs=runs), measured(saved_bytes=800))
+    assert [(each.count, each.bytes) for each in found.saved] == [(2, 800)]
+    assert (found.recomputed, found.recomputed_count, found.unlisted_bytes) == (
+        {"aten.gelu": 4},
+        4,
+        0,
+    )
+
+
+def test_what_no_graph_keeps_is_left_over() -> None:
+    found = use(
+        profiled((), cut(0, kept("gelu")), cut(1, kept("gelu", 2))), measured(saved_bytes=1000)
+    )
+    assert (found.saved_bytes, found.unlisted_bytes) == (1000, 200)
+    unknown = use(profiled((), cut(0, kept("gelu", bytes=None))), measured(saved_bytes=1000))
+    assert (unknown.saved[0].bytes, unknown.unlisted_bytes) == (None, None)
+
+
+def test_the_smaller_budget_is_what_is_left_without_cheap_ones() -> None:
+    costly = kept("addmm", 2, operation="aten.addmm.default", is_cheap=False, bytes=800)
+    values = [
+        profiled((), cut(0, *saved, argument("primals_1"))).smaller_budget.value
+        for saved in ((kept("gelu"), costly), (kept("gelu"),), (costly,), ())
+    ]
+    assert values == [0.6, 0.1, 0.5, 0.5]
+
+
+# Costs of other calls.
+
+
+@for_each("gap_us, is_said", [(60.0, True), (21_000.0, False)])
+def test_no_cost_is_more_than_the_call(gap_us: float, is_said: bool) -> None:
+    facts = recording(breaks=(broken_at(entry(12, "print(x)")),)).replace(
+        profiled=profiled(()), steady_call=SteadyCall(call_us=30_000.0, runs=())
+    )
+    diagnosis = diagnosed(facts)
+    finding = diagnosis.findings[0].replace(
+        cost=Cost(call_us=gap_us, call_from="gap", share=0.7, compile_s=2.0)
+    )
+    (shown,) = profile_report(facts, diagnosis.replace(findings=(finding,)), version="0").findings
+    assert shown.cost is not None
+    assert (shown.cost.call_us, shown.cost.share) == ((gap_us, 0.7) if is_said else (None, None))
+    assert shown.cost.compile_s == 2.0
+
+
+# Keeping less.
+
+
+BEFORE = MemoryUse(
+    saved=(),
+    saved_bytes=1000,
+    recomputed={},
+    recomputed_count=0,
+    peak_bytes=9000,
+    peak_of="allocator",
+)
+BUDGET = Setting(name=ACTIVATION_BUDGET, value=0.5)
+
+
+def times(ratio: float, low: float | None = None) -> PairedTime:
+    ends = {"ratio_low": ratio - 0.01 if low is None else low, "ratio_high": ratio + 0.01}
+    return PairedTime(
+        backend="inductor", before_us=100.0, after_us=100.0 * ratio, ratio=ratio, turns=8, **ends
+    )
+
+
+def tried(
+    saved: int | None,
+    ratio: PairedTime | None = None,
+    *,
+    is_same: bool | None = True,
+    reason: str | None = None,
+) -> MemoryTrial:
+    after = MeasuredMemory(
+        peak_of="allocator",
+        before_bytes=0,
+        peak_bytes=8000,
+        saved_bytes=saved,
+        eager_saved_bytes=None,
+    )
+    found = None if saved is None else after
+    return memory_trial(BUDGET, BEFORE, found, ratio, is_same=is_same, reason=reason)
+
+
+@for_each(
+    "trial, outcome",
+    [
+        (tried(500, times(1.1)), "saves"),
+        (tried(500, times(0.9)), "saves"),
+        (tried(900, times(1.2)), "costly"),
+        (tried(900, times(1.2, 0.8)), "unclear"),
+        (tried(900, times(1.2, 1.05)), "unclear"),
+        (tried(999), "nothing"),
+        (tried(1000), "nothing"),
+        (tried(500, is_same=False, reason="gradient of x in call 1 differs by 0.3"), "differs"),
+        (tried(None, is_same=None, reason="it ran out of memory"), "failed"),
+        (tried(500, reason="the call is too short to time"), "failed"),
+    ],
+)
+def test_it_pays_if_it_saves_more_than_it_costs(trial: MemoryTrial, outcome: str) -> None:
+    assert trial.outcome == outcome
+    assert trial.what == "torch._functorch.config.activation_memory_budget = 0.5"
+
+
+class FakeReference:
+    """Finds the results of some replays wrong."""
+
+    wrong: tuple[str, ...] = ()
+
+    def __init__(self, *_given: object, **_more: object) -> None:
+        pass
+
+    def replay(self, *_given: object, **_more: object) -> Recording:
+        half = MeasuredMemory(
+            peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None
+        )
+        return factories.recording().replace(memory=half)
+
+    def judge(self, _found: object, _program: object, name: str, **_more: object) -> Verdict:
+        return Verdict(
+            name not in self.wrong,
+            None,
+            factories.message("x differs by 0.1")[0] if name in self.wrong else None,
+        )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "draws_random", "outcome", "is_same"),
+    [
+        ((), False, "saves", True),
+        (("kept-less",), False, "differs", False),
+        (("kept-less", "kept-as-before"), False, "saves", None),
+        ((), True, "failed", None),
+        (("kept-less",), True, "differs", False),
+    ],
+)
+def test_a_setting_is_blamed_only_for_its_own_differences(
+    wrong: tuple[str, ...],
+    draws_random: bool,
+    outcome: str,
+    is_same: bool | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FakeReference, "wrong", wrong)
+    monkeypatch.setattr("graphdoctor.studies.profile.profile.Reference", FakeReference)
+    monkeypatch.setattr(
+        "graphdoctor.studies.profile.profile.Replays", lambda *_given: contextlib.nullcontext()
+    )
+    monkeypatch.setattr(
+        "graphdoctor.studies.profile.profile.time_pair", lambda *_given, **_more: times(1.0)
+    )
+    (tmp_path / "model.py").write_text("")
+    request = Request.of(RunSpec(target=str(tmp_path / "model.py")))
+    trial = try_keeping_less(request, tmp_path, BEFORE, BUDGET, Setup(), draws_random=draws_random)
+    assert (trial.outcome, trial.is_same) == (outcome, is_same)
+    assert (trial.reason is None) == (is_same is True)
