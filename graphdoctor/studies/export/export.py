@@ -6,23 +6,36 @@ reach the next one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import libcst as cst
+
 from graphdoctor.facts.base import values_of
+from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.export import Best, ExportReport, ExportWay
+from graphdoctor.facts.export import Best, ExportBlocker, ExportReport, ExportWay, WayStatus
+from graphdoctor.facts.fixes import Fix, Reason, Verdict, because
 from graphdoctor.facts.reading import write_fact
-from graphdoctor.facts.recording import Export
+from graphdoctor.facts.recording import Export, Recording
+from graphdoctor.facts.trials import ResultKind
+from graphdoctor.fixes.options import Sources, options_for
+from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
+from graphdoctor.fixes.source.extraction import splits
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.probe.wire import EXPORT_FILE
-from graphdoctor.studies.export.trials import LIKE_FIRST, Exporter, ExportTrials
+from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.diagnosis.verdicts import fixes_with
 from graphdoctor.studies.export.view import answer
+from graphdoctor.trials.judge import Observed, Reference, clause, compared_with_eager
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.trials.program import ExportPlan, RunChange
+from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
 from graphdoctor.version import __version__
+from graphdoctor.views.reasons import reasons_text
 
 _BREAK = "GD1"
 _FOLDER = "export"
@@ -107,3 +120,368 @@ def best_of(ways: Sequence[ExportWay]) -> Best | None:
             if way.status == status:
                 return "strict" if way.is_strict else "non-strict"
     return None
+
+
+# Fixes for what blocks an export.
+
+
+_MAX_BLOCKERS = 8
+_MAX_TRIALS = 24
+_VERDICTS: dict[WayStatus, Verdict] = {
+    "exported": "verified",
+    "different": "changes results",
+    "unknown": "unproven",
+    "blocked": "failed",
+    "failed": "failed",
+}
+
+
+@dataclass
+class _Trial:
+    proposal: Candidate
+    attempt: Attempt
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+
+
+@dataclass
+class Cure:
+    """The result of the trials.
+
+    Args:
+        blockers: Where torch stopped, in order, with the fixes that were tried.
+        export: The export with fixes; None if no fix works.
+        settings: Lines to run before it.
+    """
+
+    blockers: list[ExportBlocker] = field(default_factory=list)
+    export: Export | None = None
+    diff: str = ""
+    settings: tuple[str, ...] = ()
+
+    @property
+    def is_cured(self) -> bool:
+        """True if it exports with the fixes."""
+        return self.export is not None
+
+
+@dataclass
+class ExportTrials:
+    """Tries fixes for one way to export."""
+
+    _exporter: Exporter
+    _plan: ExportPlan
+    _originals: dict[Path, bytes] = field(default_factory=dict)
+    _count: int = 0
+
+    def run(self, untouched: Attempt, program: Program) -> Cure:
+        """Try fixes until the export succeeds, or no fix helps."""
+        cure, attempt = Cure(), untouched
+        kept: list[Candidate] = []
+        while (finding := attempt.blocker) is not None and len(cure.blockers) < _MAX_BLOCKERS:
+            number = len(cure.blockers) + 1
+            trials = self._try_all(finding, attempt, program, number)
+            cure.blockers.append(self.blocker(finding, attempt, program, trials, number=number))
+            useful = [trial for trial in trials if trial.verdict in ("verified", "moved")]
+            if not useful:
+                break
+            best = max(useful, key=lambda trial: trial.verdict == "verified")
+            kept.append(best.proposal)
+            program, attempt = with_fixes(program, (best.proposal,)), best.attempt
+        if attempt.status != "exported" or not kept:
+            return cure
+        # What was kept on the way is verified, once the export succeeds.
+        for number, (blocker, fix) in enumerate(zip(cure.blockers, kept, strict=True)):
+            tried = tuple(
+                trial.replace(verdict="verified", reasons=())
+                if trial.verdict == "moved" and trial.title == fix.title
+                else trial
+                for trial in blocker.tried
+            )
+            finding = blocker.finding.replace(fixes=fixes_with(blocker.finding, tried, None))
+            cure.blockers[number] = blocker.replace(tried=tried, finding=finding)
+        cure.export = attempt.export
+        cure.diff = "".join(
+            diff_text(FileChange(path, self._originals[path], text), self._exporter.root)
+            for path, text in program.content.items()
+        )
+        setup = (fix.snippet for fix in kept if not fix.edits and fix.snippet)
+        cure.settings = tuple(dict.fromkeys(setup))
+        return cure
+
+    def _try_all(
+        self, finding: Finding, attempt: Attempt, program: Program, number: int
+    ) -> list[_Trial]:
+        exporter = self._exporter
+        proposals = self._proposals(finding, attempt, program)
+        proposals = proposals[: max(_MAX_TRIALS - self._count, 0)]
+        prefix = f"{'strict' if self._plan.is_strict else 'non-strict'}-{number}-fix"
+        self._count += len(proposals)
+
+        def run(at: int) -> _Trial:
+            edited = with_fixes(program, (proposals[at],))
+            reference = exporter.reference(edited.change)
+            trial = exporter.attempt(edited, self._plan, f"{prefix}-{at + 1}", reference)
+            return _Trial(proposals[at], trial, *self._judged(finding, trial, edited))
+
+        trials: list[_Trial] = []
+        for first in range(0, len(proposals), exporter.jobs):
+            wave = range(first, min(first + exporter.jobs, len(proposals)))
+            exporter.on_phase(
+                f"trying fixes for {finding.location.shown}, trial {wave[-1] + 1} of "
+                f"{len(proposals)}"
+            )
+            for at in wave:
+                exporter.reference(with_fixes(program, (proposals[at],)).change)
+            trials += exporter.replays.in_parallel(run, list(wave), jobs=exporter.jobs)
+            if any(trial.verdict == "verified" for trial in trials):
+                break
+        return trials
+
+    def _proposals(self, finding: Finding, attempt: Attempt, program: Program) -> list[Candidate]:
+        """Return what removes a blocker, but nothing that only contains a break."""
+        sources = Sources(program, self._exporter.root, self._originals)
+        edits = [
+            fix
+            for option in options_for(attempt.observed, sources, Selection())
+            if option.finding.fingerprint == finding.fingerprint
+            for fix in option.fixes
+        ]
+        targets = (finding.fingerprint,)
+        calls = [
+            Candidate(
+                **values_of(fix, "title", "kind", "is_safe", "snippet", "place"),
+                targets=targets,
+                change=RunChange(setup=(fix.snippet,)),
+            )
+            for fix in finding.fixes
+            if fix.snippet is not None
+            and fix.place is not None
+            and fix.place.function == "torch.export.export"
+        ]
+        # Settings are of torch.compile: export has its own. And it takes the function as a whole.
+        proposals = [
+            fix
+            for fix in (*edits, *calls)
+            if not fix.contains
+            and fix.kind != "config"
+            and not any(splits(edit.before, edit.after) for edit in fix.edits)
+        ]
+        if proposals or finding.location.origin != "user":
+            return proposals
+        # Lines that the rule suggests, where no edit is right for every program.
+        try:
+            source = sources.file_of(finding)
+        except DeclinedError:
+            return []
+        written_fixes = ((fix.title, written(fix, source)) for fix in finding.fixes)
+        return [
+            Candidate(title=title, kind="code", is_safe=False, targets=targets, edits=(edit,))
+            for title, edit in written_fixes
+            if edit is not None
+        ]
+
+    def blocker(
+        self,
+        finding: Finding,
+        attempt: Attempt,
+        program: Program,
+        trials: Sequence[_Trial] = (),
+        *,
+        number: int = 1,
+    ) -> ExportBlocker:
+        """Return what blocks an attempt, with its trials."""
+        failure = None if attempt.export is None else attempt.export.failure
+        tried = tuple(
+            trial.proposal.tried(
+                finding,
+                self._exporter.root,
+                finding_place=self._original(finding, program).location.shown,
+                round=number,
+                is_on_untouched=number == 1,
+                verdict=trial.verdict,
+                reasons=trial.reasons,
+                recording=trial.attempt.observed.name,
+            )
+            for trial in trials
+        )
+        # That it raised is what this is about, and settings are torch.compile's.
+        fixes = (fix for fix in fixes_with(finding, tried, None) if fix.setting is None)
+        shown = finding.replace(fixes=tuple(fixes), break_effects=(), compile_ids=())
+        return ExportBlocker(
+            finding=self._original(shown, program),
+            type="" if failure is None else failure.type,
+            message="" if failure is None else failure.message,
+            tried=tried,
+            is_behind=number > 1,
+        )
+
+    def _original(self, finding: Finding, program: Program) -> Finding:
+        """Return a finding of an edited program at its line in the file on disk."""
+        path, location = self._exporter.root / finding.location.file, finding.location
+        if path not in program.content:
+            return finding
+        lines = LineMap(self._originals[path], program.content[path])
+        return finding.replace(location=location.replace(line=lines.to_before(location.line)))
+
+    def _judged(
+        self, finding: Finding, attempt: Attempt, program: Program
+    ) -> tuple[Verdict, tuple[Reason, ...]]:
+        left = attempt.blocker
+        if left is None:
+            said = attempt.reason
+            reasons = () if said is None else (because("message", said),)
+            return _VERDICTS[attempt.status], reasons
+        if left.fingerprint == finding.fingerprint:
+            return "no effect", (because("stops_there"),)
+        place = self._original(left, program).location.shown
+        return "moved", (because("stops_at", place),)
+
+
+def written(fix: Fix, source: SourceFile) -> FileChange | None:
+    """Return a suggestion as an edit; None if it has no code for a statement, or the statement
+    shares its lines.
+    """
+    place = fix.place
+    if (
+        fix.snippet is None
+        or place is None
+        or place.line is None
+        or place.where not in ("before", "instead")
+    ):
+        return None
+    statement = source.statement_at(place.line)
+    if statement is None or (
+        isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1
+    ):
+        return None
+    at = source.position(statement)
+    if (at.start.line, at.end.line) != (place.line, place.end_line):
+        return None
+    try:
+        added = list(cst.parse_module(fix.snippet).body)
+        kept = [statement.deep_clone()] if place.where == "before" else []
+        return FileChange(
+            source.path, source.content, source.replaced((statement, [*added, *kept]))
+        )
+    except (cst.ParserSyntaxError, UnicodeEncodeError):
+        return None
+
+
+# One export.
+
+
+LIKE_FIRST = Program(change=RunChange(alike="sizes"))
+"""The calls that a program without dynamic sizes can make."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The result of one export.
+
+    Args:
+        reason: Why, as a clause; None if the status says it all.
+        correctness: How results compare with eager mode's; None if they weren't compared.
+    """
+
+    observed: Observed
+    status: WayStatus
+    reason: str | None = None
+    correctness: Correctness | None = None
+    lost: tuple[str, ...] = ()
+    unwritten: tuple[ResultKind, ...] = ()
+
+    @property
+    def export(self) -> Export | None:
+        """The export that torch made; None if the process ended before."""
+        return self.observed.recording.export
+
+    @property
+    def blocker(self) -> Finding | None:
+        """The finding that made torch raise; None if it didn't."""
+        raised = (
+            finding
+            for finding in self.observed.diagnosis.findings
+            if "raised" in finding.break_effects
+        )
+        return next(raised, None) if self.status == "blocked" else None
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """Exports programs, and runs the untouched one in eager mode to compare with, in processes that
+    the replays start.
+
+    ``root``: paths below it are shown relative to it.
+    """
+
+    replays: Replays
+    on_phase: Callable[[str], None]
+    root: Path
+    jobs: int
+    _eager: dict[tuple[str, ...], Reference] = field(default_factory=dict)
+
+    def eager(self, program: Program, prefix: str) -> Reference:
+        """A program in eager mode, with a prefix for the names of its replays."""
+        return Reference(self.replays, program, on_phase=self.on_phase, prefix=prefix)
+
+    def reference(self, change: RunChange) -> Reference:
+        """The untouched program to compare a changed one with: one for each setup, which can change
+        its results.
+        """
+        if change.setup not in self._eager:
+            prefix = f"setup-{len(self._eager)}-" if self._eager else ""
+            self._eager[change.setup] = self.eager(
+                LIKE_FIRST.changed(RunChange(setup=change.setup)), prefix
+            )
+        return self._eager[change.setup]
+
+    def attempt(
+        self, program: Program, plan: ExportPlan, name: str, reference: Reference
+    ) -> Attempt:
+        """Export a program, whose change says which calls to make, and make its calls with the
+        result.
+        """
+        exporting = program.changed(RunChange(export=plan))
+        recording = reference.replay(exporting, name)
+        observed = Observed.of(recording, self.root, name=name)
+        export = recording.export
+        if export is None:
+            return Attempt(observed, "failed", clause(recording.exit.message))
+        if export.failure is not None:
+            return Attempt(
+                observed, "blocked", _first_line(export.failure.message) or export.failure.type
+            )
+        if recording.exit.reason != "finished" and reference.own.reason is None:
+            # Eager mode makes the same calls.
+            return Attempt(observed, "different", _failed_call(recording))
+        judged = reference.judge(recording, exporting, name)
+        status: WayStatus = (
+            "unknown" if judged.correct is None else "exported" if judged.correct else "different"
+        )
+        lost = () if recording.replay is None else recording.replay.lost
+        compared = compared_with_eager(recording)
+        differing = (
+            [difference.kind for difference in compared.differences] if compared is not None else []
+        )
+        unwritten = tuple(kind for kind in differing if kind in ("stdout", "logs"))
+        return Attempt(
+            observed,
+            status,
+            reasons_text(judged.reasons),
+            judged.correctness,
+            lost=lost,
+            unwritten=unwritten,
+        )
+
+
+def _failed_call(recording: Recording) -> str:
+    for call in recording.calls:
+        if call.error is not None:
+            raised = f"the exported program raises {call.error.type} in call {call.index}"
+            return f"{raised}: {_first_line(call.error.message)}"
+    return f"the exported program fails: {clause(recording.exit.message)}"
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.facts.fixes import Fix, SnippetPlace, Where
 from graphdoctor.facts.recording import Environment
 from graphdoctor.fixes.source.tree import SourceFile
-from graphdoctor.studies.export.trials import written
+from graphdoctor.studies.export.export import written
 from graphdoctor.trace.breaks import export_words
 from graphdoctor.trace.events import Events, with_export
 from tests.each import for_each
