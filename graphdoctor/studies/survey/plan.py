@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -55,38 +55,25 @@ class Plan:
 def plan_survey(survey: SurveyList, programs: Path, on_phase: Callable[[str], None]) -> Plan:
     """Plan the pieces of a survey; ``programs``: the folder for a catalog's programs."""
     notes: list[str] = []
-    targets: dict[str, tuple[ListedTargets, CatalogEntry | None]] = {}
-    for listed in survey.targets:
-        name = listed.name or listed.target
-        added = iter([(replace(listed, name=name), cast("CatalogEntry | None", None))])
-        if listed.pattern is not None:
-            added = _of_pattern(listed, listed.pattern, notes)
-        elif listed.library is not None:
-            on_phase(f"listing what {listed.library} has")
-            added = _of_library(listed, listed.library, listed.python or survey.python, programs)
-        for target, entry in added:
-            # One that two entries list alike counts once.
-            other, _ = targets.setdefault(target.name or "", (target, entry))
-            if (other.target, other.run, other.python) != (
-                target.target,
-                target.run,
-                target.python,
-            ):
-                raise GraphDoctorError(
-                    f"Two targets are named {target.name!r}: {other.target} and {target.target}.",
-                    hint="Give each its own name = … in the list.",
-                )
     spec, variants, options = survey.spec, _variants(survey), survey.options
     torch_of = functools.cache(_torch_of)
     measured = [options.bench, options.thorough, options.export, options.fix]
-    pieces = []
-    for name, (target, entry) in targets.items():
+    targets: dict[str | None, ListedTargets] = {}
+    pieces: dict[tuple[str, str], SurveyPiece] = {}
+    for target, entry in _targets(survey, programs, notes, on_phase):
+        # One that two entries list alike counts once.
+        other = targets.setdefault(target.name, target)
+        if (other.target, other.run, other.python) != (target.target, target.run, target.python):
+            raise GraphDoctorError(
+                f"Two targets are named {target.name!r}: {other.target} and {target.target}.",
+                hint="Give each its own name = … in the list.",
+            )
         for variant_name, variant in variants.items():
             python = variant.python or target.python or survey.python
             run = replace(spec, **{**target.run, **variant.run, "target": target.target})
             content = [__version__, run, entry, python, torch_of(python), *measured]
             piece = SurveyPiece(
-                name=name,
+                name=target.name or "",
                 family=target.family,
                 variant=variant_name,
                 spec=run,
@@ -95,26 +82,38 @@ def plan_survey(survey: SurveyList, programs: Path, on_phase: Callable[[str], No
                 options=options,
                 plan=digest_of(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)),
             )
-            pieces.append(piece)
-    default, shown = asdict(RunSpec()) | {"backend": None}, []
-    for name, variant in variants.items():
-        settings = asdict(replace(spec, **variant.run)).items()
-        shown.append(
-            SurveyVariant(
-                name=name,
-                settings={
-                    name: value
-                    for name, value in settings
-                    if value != default[name] and name not in ("target", "inputs")
-                },
-                python=variant.python,
-                torch=torch_of(variant.python or survey.python),
-            )
+            pieces.setdefault(piece.key, piece)
+    default = asdict(RunSpec()) | {"backend": None}
+    shown = tuple(
+        SurveyVariant(
+            name=name,
+            settings={
+                key: value
+                for key, value in asdict(replace(spec, **variant.run)).items()
+                if value != default[key]
+            },
+            python=variant.python,
+            torch=torch_of(variant.python or survey.python),
         )
+        for name, variant in variants.items()
+    )
     # Every so many-th piece, so that each shard has some of the long ones.
     number, count = survey.shard or (1, 1)
     notes += _without_effect(spec, variants)
-    return Plan(tuple(pieces[number - 1 :: count]), tuple(shown), tuple(notes))
+    return Plan(tuple(pieces.values())[number - 1 :: count], shown, tuple(notes))
+
+
+def _targets(
+    survey: SurveyList, programs: Path, notes: list[str], on_phase: Callable[[str], None]
+) -> Iterator[tuple[ListedTargets, CatalogEntry | None]]:
+    for listed in survey.targets:
+        if listed.pattern is not None:
+            yield from _of_pattern(listed, listed.pattern, notes)
+        elif listed.library is not None:
+            on_phase(f"listing what {listed.library} has")
+            yield from _of_library(listed, listed.library, listed.python or survey.python, programs)
+        else:
+            yield replace(listed, name=listed.name or listed.target), None
 
 
 def parse_shard(text: str) -> tuple[int, int]:
