@@ -1,7 +1,5 @@
 """Work for executors: functions of module level, as they have to be."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile
@@ -11,16 +9,16 @@ from pathlib import Path
 from graphdoctor.errors import GraphDoctorError
 
 
-def square(number: int) -> int:
+def square(number):
     return number * number
 
 
-def process_id(_piece: int) -> int:
+def process_id(_piece):
     time.sleep(0.05)
     return os.getpid()
 
 
-def fail_at_3(number: int) -> int:
+def fail_at_3(number):
     if number == 3:
         raise KeyError("three")
     if number == 4:
@@ -32,44 +30,44 @@ def fail_at_3(number: int) -> int:
     return number
 
 
-def unpicklable(number: int) -> object:
+def unpicklable(number):
     return (lambda: number) if number == 1 else number
 
 
-def killed_at_2(number: int) -> int:
+def killed_at_2(number):
     if number == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
 
 
-def leave_at_2(number: int) -> int:
+def leave_at_2(number):
     if number == 2:
         os._exit(7)
     return number
 
 
-def killed_once(marker: Path) -> str:
+def killed_once(marker):
     if not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return "done"
 
 
-def slow_at_0(number: int) -> int:
+def slow_at_0(number):
     time.sleep(0.5 if number == 0 else 0)
     return number
 
 
-def big(number: int) -> bytes:
+def big(number):
     return bytes([number]) * 5_000_000
 
 
-def slow_square(number: int) -> int:
+def slow_square(number):
     time.sleep(0.3)
     return number * number
 
 
-def place(_piece: int) -> tuple[frozenset[int], str | None, float, float]:
+def place(_piece):
     """Cores, GPUs, beginning and end."""
     begun = time.monotonic()
     time.sleep(0.2)
@@ -77,7 +75,7 @@ def place(_piece: int) -> tuple[frozenset[int], str | None, float, float]:
     return frozenset(os.sched_getaffinity(0)), gpus, begun, time.monotonic()
 
 
-def sleep_in_folder(marker: Path) -> None:
+def sleep_in_folder(marker):
     """Writes its process, and sleeps with a folder that it removes."""
     with tempfile.TemporaryDirectory(dir=marker.parent):
         marker.with_suffix(".new").write_text(str(os.getpid()))
@@ -85,7 +83,7 @@ def sleep_in_folder(marker: Path) -> None:
         time.sleep(60 if marker.name != "quick" else 0)
 
 
-def surroundings(_piece: int) -> tuple[str, str, str | None, str]:
+def surroundings(_piece):
     import library
 
     return str(Path.cwd()), Path("here.txt").read_text(), os.environ.get("SURVEYED"), library.NAME

@@ -1,7 +1,5 @@
 """Pieces in this process and in workers: every piece comes out, whatever becomes of the others."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
@@ -20,7 +17,7 @@ from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import local, machine, on_ray
-from graphdoctor.executors.executor import Environment, Failure, Outcome, Share
+from graphdoctor.executors.executor import Environment, Failure, Share
 from graphdoctor.executors.local import Local, executor_for
 from graphdoctor.executors.machine import Machine, Slot, core_groups, cores, gpus, memory, slots_for
 from graphdoctor.executors.on_ray import OnRay
@@ -31,29 +28,29 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds pro
 
 
 @pytest.fixture(autouse=True, params=["fork"])
-def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def start_method(request, monkeypatch):
     monkeypatch.setattr(local, "_start_method", lambda: request.param)
     return request.param
 
 
-def in_order(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def in_order(outcomes):
     return sorted(outcomes, key=lambda outcome: outcome[0])
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"], indirect=True)
-def test_all_outcomes_come_with_their_index(start_method: str) -> None:
+def test_all_outcomes_come_with_their_index(start_method):
     outcomes = in_order(Local(2).run(pieces.square, list(range(20))))
     assert outcomes == [(number, number * number) for number in range(20)]
 
 
 @for_each("jobs, count, processes", [(4, 0, 0), (1, 3, 1), (4, 1, 1), (2, 6, 2)])
-def test_workers_are_as_many_as_jobs(jobs: int, count: int, processes: int) -> None:
+def test_workers_are_as_many_as_jobs(jobs, count, processes):
     used = {result for _, result in Local(jobs).run(pieces.process_id, list(range(count)))}
     assert (len(used), os.getpid() in used) == (processes, processes == 1)
 
 
 @for_each("jobs, share", [(1, None), (2, None), (1, Share(None))])
-def test_a_piece_that_raises_is_an_outcome(jobs: int, share: Share | None) -> None:
+def test_a_piece_that_raises_is_an_outcome(jobs, share):
     outcomes = dict(Local(jobs).run(pieces.fail_at_3, list(range(8)), share=share))
     assert [outcomes[index] for index in (0, 1, 2, 7)] == [0, 1, 2, 7]
     assert outcomes[3].reason == "KeyError: 'three'"
@@ -72,9 +69,7 @@ def test_a_piece_that_raises_is_an_outcome(jobs: int, share: Share | None) -> No
         (pieces.leave_at_2, Share(None), "its process ended (exit status 7)"),
     ],
 )
-def test_a_worker_that_ends_fails_its_piece_alone(
-    work: Callable[[int], int], share: Share | None, reason: str
-) -> None:
+def test_a_worker_that_ends_fails_its_piece_alone(work, share, reason):
     outcomes = in_order(Local(2).run(work, list(range(6)), share=share, ahead=1))
     assert [outcome for _, outcome in outcomes if not isinstance(outcome, Failure)] == [
         0,
@@ -88,19 +83,19 @@ def test_a_worker_that_ends_fails_its_piece_alone(
     assert failure.reason.startswith(reason)
 
 
-def test_a_piece_whose_worker_is_killed_runs_once_more(tmp_path: Path) -> None:
+def test_a_piece_whose_worker_is_killed_runs_once_more(tmp_path):
     markers = [tmp_path / str(number) for number in range(4)]
     outcomes = in_order(Local(2).run(pieces.killed_once, markers))
     assert outcomes == [(number, "done") for number in range(4)]
 
 
-def test_results_larger_than_a_pipe_come_whole() -> None:
+def test_results_larger_than_a_pipe_come_whole():
     outcomes = in_order(Local(2).run(pieces.big, list(range(6))))
     assert [result for _, result in outcomes] == [pieces.big(number) for number in range(6)]
 
 
 @pytest.mark.slow
-def test_no_piece_begins_too_far_ahead() -> None:
+def test_no_piece_begins_too_far_ahead():
     order = [index for index, _ in Local(2).run(pieces.slow_at_0, list(range(12)), ahead=3)]
     assert sorted(order) == list(range(12))
     # Piece 0 is slow: 1, 2 and 3 may come before it, and no other.
@@ -111,8 +106,8 @@ def test_no_piece_begins_too_far_ahead() -> None:
     "thread_count, has_torch, method", [(1, False, "fork"), (2, False, "spawn"), (1, True, "spawn")]
 )
 def test_workers_are_forked_from_a_process_without_threads_or_torch(
-    monkeypatch: pytest.MonkeyPatch, thread_count: int, has_torch: bool, method: str
-) -> None:
+    monkeypatch, thread_count, has_torch, method
+):
     monkeypatch.undo()
     monkeypatch.setattr(threading, "active_count", lambda: thread_count)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
@@ -127,12 +122,10 @@ def test_workers_are_forked_from_a_process_without_threads_or_torch(
 @linux
 @pytest.mark.slow
 @pytest.mark.skipif(cores() < 2, reason="needs two cores")
-def test_pieces_that_run_at_once_share_neither_cores_nor_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pieces_that_run_at_once_share_neither_cores_nor_gpus(monkeypatch):
     monkeypatch.setattr(machine, "_gpu_count", lambda: 8)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,2")
-    slots: list[tuple[int, str]] = []
+    slots = []
     outcomes = Local(8).run(
         pieces.place,
         list(range(6)),
@@ -155,9 +148,7 @@ def test_pieces_that_run_at_once_share_neither_cores_nor_gpus(
 
 @linux
 @for_each("gpus, visible", [(0, ""), (None, "0,1")])
-def test_a_piece_without_its_own_gpus_sees_none_or_all(
-    monkeypatch: pytest.MonkeyPatch, gpus: int | None, visible: str
-) -> None:
+def test_a_piece_without_its_own_gpus_sees_none_or_all(monkeypatch, gpus, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     ((_, place),) = Local(1).run(pieces.place, [0], share=Share(None, gpus))
     assert place[:2] == (os.sched_getaffinity(0), visible)
@@ -165,9 +156,7 @@ def test_a_piece_without_its_own_gpus_sees_none_or_all(
 
 @linux
 @for_each("free_bytes", [(500, 500), (900, 300)])
-def test_no_piece_begins_beside_another_without_memory(
-    monkeypatch: pytest.MonkeyPatch, free_bytes: tuple[int, int]
-) -> None:
+def test_no_piece_begins_beside_another_without_memory(monkeypatch, free_bytes):
     # The second has room for two slots, until others use it.
     values = iter([(1000, free_bytes[0]), *[(1000, free_bytes[1])] * 99])
     monkeypatch.setattr(machine, "memory", values.__next__)
@@ -176,7 +165,7 @@ def test_no_piece_begins_beside_another_without_memory(
     assert places[0][3] <= places[1][2]
 
 
-def test_too_large_share_is_refused_before_anything_begins() -> None:
+def test_too_large_share_is_refused_before_anything_begins():
     with pytest.raises(GraphDoctorError, match="Each piece needs 5000 cores"):
         list(Local(2).run(pieces.square, [1], share=Share(5000)))
 
@@ -186,7 +175,7 @@ def test_too_large_share_is_refused_before_anything_begins() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [None, Share(None)])
-def test_closing_the_iterator_ends_running_pieces(tmp_path: Path, share: Share | None) -> None:
+def test_closing_the_iterator_ends_running_pieces(tmp_path, share):
     markers = [tmp_path / "quick", tmp_path / "long", tmp_path / "other"]
     outcomes = Local(2).run(pieces.sleep_in_folder, markers, share=share)
     next(outcomes)
@@ -212,9 +201,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("has_share", [False, True])
-def test_no_worker_outlives_its_parent(
-    tmp_path: Path, number: signal.Signals, has_share: bool
-) -> None:
+def test_no_worker_outlives_its_parent(tmp_path, number, has_share):
     program, folder = tmp_path / "sleepers.py", tmp_path / "pieces"
     program.write_text(_SLEEPERS)
     folder.mkdir()
@@ -239,14 +226,14 @@ def test_no_worker_outlives_its_parent(
         assert sorted(folder.iterdir()) == markers
 
 
-def is_running(pid: int) -> bool:
+def is_running(pid):
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
 
 
-def until(holds: Callable[[], object]) -> None:
+def until(holds):
     end = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < end
@@ -256,13 +243,13 @@ def until(holds: Callable[[], object]) -> None:
 # The choice.
 
 
-def test_default_is_this_machine_with_one_job_per_core() -> None:
+def test_default_is_this_machine_with_one_job_per_core():
     assert executor_for(environment={"RAY_ADDRESS": "head:6379"}) == Local(cores())
     assert executor_for(jobs=3) == Local(3)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity here")
-def test_cores_are_those_that_this_process_may_use() -> None:
+def test_cores_are_those_that_this_process_may_use():
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, [min(before)])
@@ -281,19 +268,19 @@ def test_cores_are_those_that_this_process_may_use() -> None:
         ("ray://head:10001", {"RAY_ADDRESS": "other:6379"}, "ray://head:10001"),
     ],
 )
-def test_ray_is_at_its_address(on: str, environment: dict[str, str], address: str | None) -> None:
+def test_ray_is_at_its_address(on, environment, address):
     nodes = Environment(pip=("einops==0.8",))
     executor = executor_for(on=on, jobs=2, runtime_env=nodes, environment=environment)
     assert executor == OnRay(address, 2, nodes)
 
 
 @for_each("on", ["dask", "ray://", "", "RAY"])
-def test_an_unknown_executor_is_refused(on: str) -> None:
+def test_an_unknown_executor_is_refused(on):
     with pytest.raises(GraphDoctorError, match="names no executor"):
         executor_for(on=on, environment={})
 
 
-def test_a_runtime_environment_needs_a_cluster() -> None:
+def test_a_runtime_environment_needs_a_cluster():
     with pytest.raises(GraphDoctorError, match="is for the nodes of a cluster"):
         executor_for(runtime_env=Environment(), environment={})
 
@@ -310,11 +297,11 @@ def test_a_runtime_environment_needs_a_cluster() -> None:
         ),
     ],
 )
-def test_an_error_of_rays_is_one_line(text: str, summary: str) -> None:
+def test_an_error_of_rays_is_one_line(text, summary):
     assert on_ray.error_summary(RuntimeError(text)) == summary
 
 
-def test_choosing_imports_neither_ray_nor_torch() -> None:
+def test_choosing_imports_neither_ray_nor_torch():
     code = (
         "import sys; from graphdoctor.executors.local import executor_for\n"
         "executor_for(on='ray'); executor_for()\n"
@@ -325,7 +312,7 @@ def test_choosing_imports_neither_ray_nor_torch() -> None:
 
 
 @for_each("address", ["ray://head", "ray://head:port", "nonsense", "ray://127.0.0.1:{port}"])
-def test_an_address_without_an_answer_is_refused(address: str) -> None:
+def test_an_address_without_an_answer_is_refused(address):
     pytest.importorskip("ray")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = address.format(port=server.getsockname()[1])
@@ -343,7 +330,7 @@ EIGHT = Machine(((0, 4), (1, 5), (2, 6), (3, 7)), True, ("0", "1", "2"), 64 * GI
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Machine:
+def machines(draw):
     numbers = draw(st.lists(st.integers(0, 300), min_size=1, max_size=40, unique=True))
     width = draw(st.integers(1, 3))
     siblings = tuple(
@@ -362,9 +349,7 @@ shares = st.builds(
 
 
 @given(machines(), shares, st.integers(1, 50))
-def test_slots_have_what_was_asked_for_and_nothing_in_common(
-    there: Machine, share: Share, most: int
-) -> None:
+def test_slots_have_what_was_asked_for_and_nothing_in_common(there, share, most):
     cores = list(chain.from_iterable(there.siblings))
     can_be_given = (
         (share.cpus or 0) <= len(cores)
@@ -403,10 +388,10 @@ def test_slots_have_what_was_asked_for_and_nothing_in_common(
 
 
 @given(machines(), st.integers(1, 8))
-def test_groups_that_share_no_physical_core_come_first(there: Machine, size: int) -> None:
+def test_groups_that_share_no_physical_core_come_first(there, size):
     groups = core_groups(there.siblings, size)
     physical = {core: number for number, together in enumerate(there.siblings) for core in together}
-    used: set[int] = set()
+    used = set()
     is_apart = []
     for group in groups:
         numbers = {physical[core] for core in group}
@@ -415,7 +400,7 @@ def test_groups_that_share_no_physical_core_come_first(there: Machine, size: int
     assert is_apart == sorted(is_apart, reverse=True)
 
 
-def test_a_slot_is_called_what_it_has() -> None:
+def test_a_slot_is_called_what_it_has():
     assert core_groups(EIGHT.siblings, 1) == [(0,), (1,), (2,), (3,), (4,), (5,), (6,), (7,)]
     assert core_groups(EIGHT.siblings, 2) == [(0, 4), (1, 5), (2, 6), (3, 7)]
     named = {
@@ -462,9 +447,7 @@ def test_a_slot_is_called_what_it_has() -> None:
         ),
     ],
 )
-def test_a_share_that_cannot_be_given_is_one_sentence(
-    share: Share, there: Machine, words: str
-) -> None:
+def test_a_share_that_cannot_be_given_is_one_sentence(share, there, words):
     with pytest.raises(GraphDoctorError) as raised:
         slots_for(share, there, most=2)
     assert raised.value.message.startswith(words)
@@ -487,17 +470,12 @@ def test_a_share_that_cannot_be_given_is_one_sentence(
         (None, "0,1", ("0", "1")),
     ],
 )
-def test_gpus_are_those_that_may_be_used(
-    monkeypatch: pytest.MonkeyPatch,
-    count: int | None,
-    named: str | None,
-    found: tuple[str, ...] | None,
-) -> None:
+def test_gpus_are_those_that_may_be_used(monkeypatch, count, named, found):
     monkeypatch.setattr(machine, "_gpu_count", lambda: count)
     assert gpus({} if named is None else {"CUDA_VISIBLE_DEVICES": named}) == found
 
 
-def system(root: Path, cgroup: str, files: dict[str, str]) -> tuple[Path, Path]:
+def system(root, cgroup, files):
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 800 kB\n")
     (root / "proc/self/cgroup").write_text(cgroup)
@@ -544,7 +522,5 @@ def system(root: Path, cgroup: str, files: dict[str, str]) -> tuple[Path, Path]:
         ),
     ],
 )
-def test_limits_of_control_groups_count(
-    tmp_path: Path, cgroup: str, files: dict[str, str], total: int, available: int
-) -> None:
+def test_limits_of_control_groups_count(tmp_path, cgroup, files, total, available):
     assert memory(*system(tmp_path, cgroup, files)) == (total * 1024, available * 1024)

@@ -1,7 +1,5 @@
 """Pieces on a real Ray cluster of two nodes, all of it on the loopback."""
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import os
@@ -10,9 +8,7 @@ import random
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +31,7 @@ _LOOPBACK = "127.0.0.2"  # Ray takes 127.0.0.1 for the machine's address in its 
 _OTHER_LOOPBACK = "127.0.0.3"
 
 
-def _free_port() -> int:
+def _free_port():
     """Below those that Linux gives out, and those of Ray Client's servers (23000 to 24000)."""
     while True:
         port = random.randrange(10_000, 20_000)
@@ -45,13 +41,13 @@ def _free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def client_port() -> int:
+def client_port():
     return _free_port()
 
 
 @pytest.fixture(scope="module")
-def client(cluster: Any, client_port: int) -> str:
-    def listens() -> bool:
+def client(cluster, client_port):
+    def listens():
         with (
             contextlib.suppress(ConnectionRefusedError),
             socket.create_connection((_LOOPBACK, client_port)),
@@ -64,7 +60,7 @@ def client(cluster: Any, client_port: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(client_port: int) -> Iterator[Any]:
+def cluster(client_port):
     pytest.importorskip("ray")
     # Ray's sockets lie there, so its path has to be short.
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -89,9 +85,7 @@ def cluster(client_port: int) -> Iterator[Any]:
 
 
 @pytest.mark.nightly
-def test_a_killed_node_changes_nothing_of_the_answer(
-    cluster: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_node_changes_nothing_of_the_answer(cluster, capfd):
     node = cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=_OTHER_LOOPBACK)
     cluster.wait_for_nodes()
     outcomes, own_print = [], builtins.print
@@ -109,7 +103,7 @@ def test_a_killed_node_changes_nothing_of_the_answer(
 
 
 @pytest.mark.nightly
-def test_a_piece_that_fails_for_good_costs_no_other(cluster: Any) -> None:
+def test_a_piece_that_fails_for_good_costs_no_other(cluster):
     outcomes = dict(OnRay(cluster.address).run(pieces.killed_at_2, list(range(4))))
     assert [outcomes[index] for index in (0, 1, 3)] == [0, 1, 3]
     assert outcomes[2].kind == "lost"
@@ -120,21 +114,19 @@ def test_a_piece_that_fails_for_good_costs_no_other(cluster: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_ray_client_gives_the_same_answer(cluster: Any, client: str) -> None:
+def test_ray_client_gives_the_same_answer(cluster, client):
     outcomes = in_order(OnRay(client, at_once=2).run(pieces.square, list(range(5)), ahead=2))
     assert outcomes == in_order(Local(1).run(pieces.square, list(range(5))))
 
 
 @pytest.mark.nightly
-def test_a_connection_that_ray_client_aborts_is_tried_again(
-    cluster: Any, client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_ray_client_aborts_is_tried_again(cluster, client, monkeypatch):
     import ray
 
-    addresses: list[str] = []
+    addresses = []
     connect = ray.init
 
-    def init(address: str, **options: Any) -> Any:
+    def init(address, **options):
         addresses.append(address)
         if len(addresses) == 1:
             raise ConnectionAbortedError("Starting Ray client server failed.")
@@ -147,7 +139,7 @@ def test_a_connection_that_ray_client_aborts_is_tried_again(
 
 
 @pytest.mark.nightly
-def test_a_piece_has_its_gpu_or_sees_none(cluster: Any) -> None:
+def test_a_piece_has_its_gpu_or_sees_none(cluster):
     for share, visible in ((Share(1, gpus=1, memory_bytes=2**27), "0"), (Share(1), "")):
         outcomes = dict(OnRay(cluster.address).run(pieces.place, [0, 1], share=share))
         assert [outcomes[index][1] for index in (0, 1)] == [visible] * 2
@@ -156,7 +148,7 @@ def test_a_piece_has_its_gpu_or_sees_none(cluster: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_a_share_that_no_node_has_is_refused(cluster: Any) -> None:
+def test_a_share_that_no_node_has_is_refused(cluster):
     words = "needs 1 core and 3 GPUs and 1,048,576 GiB of memory, but no node of the Ray cluster"
     share = Share(1, gpus=3, memory_bytes=2**50)
     with pytest.raises(GraphDoctorError, match=words):
@@ -164,7 +156,7 @@ def test_a_share_that_no_node_has_is_refused(cluster: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> None:
+def test_nodes_work_in_a_copy_of_the_folder(cluster, tmp_path):
     (tmp_path / "here.txt").write_text("copied")
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "__init__.py").write_text("NAME = 'shipped'\n")
@@ -183,16 +175,14 @@ def test_nodes_work_in_a_copy_of_the_folder(cluster: Any, tmp_path: Path) -> Non
     ("version", "words"), [(None, "isn't installed"), ("0.0.1", "is 0.0.1, not ")]
 )
 @pytest.mark.nightly
-def test_a_node_with_another_version_is_refused(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch, version: str | None, words: str
-) -> None:
+def test_a_node_with_another_version_is_refused(cluster, monkeypatch, version, words):
     monkeypatch.setattr(on_ray, "_remote_work", lambda: lambda *_: (version, b""))
     with pytest.raises(GraphDoctorError, match=words):
         list(OnRay(cluster.address).run(pieces.square, [1]))
 
 
 @pytest.mark.nightly
-def test_closing_the_iterator_ends_running_pieces(cluster: Any, tmp_path: Path) -> None:
+def test_closing_the_iterator_ends_running_pieces(cluster, tmp_path):
     markers = [tmp_path / "quick", tmp_path / "long"]
     outcomes = OnRay(cluster.address).run(pieces.sleep_in_folder, markers)
     next(outcomes)
@@ -201,7 +191,7 @@ def test_closing_the_iterator_ends_running_pieces(cluster: Any, tmp_path: Path) 
     until(lambda: not is_running(int(markers[1].read_text())))
 
 
-def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch):
     import ray
 
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))

@@ -257,9 +257,13 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
 
     def add(kind: HangKind, row: Row, waiting: Ranks, missing: Ranks = (), **more: Any) -> None:  # noqa: ANN401 - fields
         if kind not in places:
-            names = {"compile": row.first.compile_id, "function": row.first.function}
             places[kind] = HangCandidate(
-                kind=kind, waiting=waiting, missing=missing, **names, **more
+                kind=kind,
+                compile=row.first.compile_id,
+                function=row.first.function,
+                waiting=waiting,
+                missing=missing,
+                **more,
             )
 
     ended = tuple(report.rank for report in ranks if report.complete is False)

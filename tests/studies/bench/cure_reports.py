@@ -1,14 +1,10 @@
 """Reports of cures, made by hand."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from graphdoctor.facts.bench import AS_IT_WAS, CURED, CureReport, CureStep, Noise, Speedup
 from tests.studies.bench.reports import eager, report, variant
 
 
-def step(name: str, outcome: Any, ratio: float | None = None, **more: Any) -> CureStep:
+def step(name, outcome, ratio=None, **more):
     """One thing that was tried."""
     speedup = (
         None
@@ -18,10 +14,10 @@ def step(name: str, outcome: Any, ratio: float | None = None, **more: Any) -> Cu
     return CureStep(name=name, outcome=outcome, speedup=speedup, **more)
 
 
-def cured(**more: Any) -> CureReport:
+def cured(**more):
     """A program that fixes and a mode make faster."""
     bench = report()
-    given: dict[str, Any] = {
+    given = {
         "graphdoctor_version": "0",
         "environment": bench.environment,
         "target": bench.target,

@@ -1,9 +1,5 @@
 """Hand-built reports of benches, for tests of what is said of them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from graphdoctor.facts.bench import (
     EAGER,
     BenchReport,
@@ -11,7 +7,6 @@ from graphdoctor.facts.bench import (
     BreakEven,
     CallTimes,
     Correctness,
-    Judgement,
     Noise,
     ResultError,
     Speedup,
@@ -63,7 +58,7 @@ WRONG = Correctness(
 )
 
 
-def finding(code: str, message: str, *, call_us: float | None = None, **more: Any) -> Finding:
+def finding(code, message, *, call_us=None, **more):
     """One reason why a variant isn't faster."""
     return Finding(
         code=code,
@@ -84,7 +79,7 @@ def finding(code: str, message: str, *, call_us: float | None = None, **more: An
     )
 
 
-def calls(median_us: float, spread: float = 0.01) -> CallTimes:
+def calls(median_us, spread=0.01):
     """Calls whose quartiles are ``spread`` of their median apart."""
     low, high = median_us * (1 - spread / 2), median_us * (1 + spread / 2)
     return CallTimes(
@@ -98,9 +93,9 @@ def calls(median_us: float, spread: float = 0.01) -> CallTimes:
     )
 
 
-def eager(median_us: float = 5220.0, **more: Any) -> Variant:
+def eager(median_us=5220.0, **more):
     """Eager mode."""
-    values: dict[str, Any] = {
+    values = {
         "correct": True,
         "call_us": calls(median_us),
         "speedup": Speedup(ratio=1.0, low=0.997, high=1.003, rounds=32),
@@ -113,26 +108,26 @@ def eager(median_us: float = 5220.0, **more: Any) -> Variant:
 
 
 def variant(
-    name: str = "default",
-    median_us: float = 3560.0,
+    name="default",
+    median_us=3560.0,
     *,
-    eager_us: float = 5220.0,
-    cold_s: float | None = 28.4,
-    spread: float = 0.01,
-    judgement: Judgement | None = None,
-    **more: Any,
-) -> Variant:
+    eager_us=5220.0,
+    cold_s=28.4,
+    spread=0.01,
+    judgement=None,
+    **more,
+):
     """A variant that ran, with all that follows from its times."""
     ratio = eager_us / median_us
     low, high = ratio * (1 - spread), ratio * (1 + spread)
-    judged: Judgement = judgement or ("faster" if low > 1 else "slower" if high < 1 else "same")
+    judged = judgement or ("faster" if low > 1 else "slower" if high < 1 else "same")
     key, _, value = name.partition("=")
     warm_s = None if cold_s is None else cold_s / 4
     cold, warm = (
         _break_even(eager_us, low, ratio, high, cold_s),
         _break_even(eager_us, low, ratio, high, warm_s),
     )
-    values: dict[str, Any] = {
+    values = {
         "arguments": {key: value} if value else {},
         "status": "ok",
         "correct": True,
@@ -156,9 +151,7 @@ def variant(
     return Variant(name=name, **values | more)
 
 
-def _break_even(
-    eager_us: float, low: float, ratio: float, high: float, compile_s: float | None
-) -> BreakEven | None:
+def _break_even(eager_us, low, ratio, high, compile_s):
     if compile_s is None:
         return None
     counts = [
@@ -170,7 +163,7 @@ def _break_even(
     return BreakEven(calls=counts[0], low=counts[1], high=counts[2])
 
 
-def ended(name: str, status: str, reason: str, **more: Any) -> Variant:
+def ended(name, status, reason, **more):
     """A variant that didn't give times."""
     key, _, value = name.partition("=")
     return Variant(
@@ -178,11 +171,9 @@ def ended(name: str, status: str, reason: str, **more: Any) -> Variant:
     )
 
 
-def report(
-    *variants: Variant, text: str = "The answer.", best: str | None = EAGER, **more: Any
-) -> BenchReport:
+def report(*variants, text="The answer.", best=EAGER, **more):
     """A report of ``model.py:Net``."""
-    values: dict[str, Any] = {
+    values = {
         "graphdoctor_version": "0",
         "environment": H100,
         "target": TargetInfo(
@@ -233,7 +224,7 @@ SKIPPED = finding(
 )
 
 
-def mobilenet() -> BenchReport:
+def mobilenet():
     """A network that gets much faster."""
     return report(
         eager(),
@@ -262,7 +253,7 @@ def mobilenet() -> BenchReport:
     )
 
 
-def attention() -> BenchReport:
+def attention():
     """A network that gets slower."""
     reason = "skipping cudagraphs due to mutated inputs (1 instances)"
     skip = CudaGraphSkip(
@@ -286,7 +277,7 @@ def attention() -> BenchReport:
     )
 
 
-def troubled() -> BenchReport:
+def troubled():
     """One variant fails, one is wrong, one can't be."""
     stages = Stages(
         results=(
@@ -365,7 +356,7 @@ def troubled() -> BenchReport:
     )
 
 
-def swept() -> BenchReport:
+def swept():
     """Several sizes, the largest of which doesn't fit."""
     points = []
     for size, eager_us, default_us, graphs_us in (
@@ -402,7 +393,7 @@ def swept() -> BenchReport:
     )
 
 
-def waiting(*more: Variant, untried: str | None = "mode=reduce-overhead") -> BenchReport:
+def waiting(*more, untried="mode=reduce-overhead"):
     """A network whose calls wait for their host, whose speed changes."""
     noise = Noise(ratio=None, spread=0.31, is_noisy=True)
     slow = in_best_rounds(eager(5900.0), 4700.0, 2100.0)
@@ -418,11 +409,9 @@ def waiting(*more: Variant, untried: str | None = "mode=reduce-overhead") -> Ben
     return report(slow, default, *more, verdict=verdict, noise=noise, measured=())
 
 
-def in_best_rounds(
-    one: Variant, best_us: float, device_us: float, eager_us: float = 4700.0
-) -> Variant:
+def in_best_rounds(one, best_us, device_us, eager_us=4700.0):
     """A variant whose speed-up is that of its best rounds, because a call waits for its host."""
     ratio = eager_us / best_us
     found = Speedup(ratio=ratio, low=ratio * 0.99, high=ratio * 1.02, rounds=32, is_of_best=True)
-    judged: Judgement = "faster" if ratio > 1.03 else "same"
+    judged = "faster" if ratio > 1.03 else "same"
     return one.replace(best_us=best_us, device_us=device_us, speedup=found, judgement=judged)

@@ -32,14 +32,14 @@ class Benched:
     document: dict[str, Any]
     folder: Path
 
-    def variant(self, name: str) -> dict[str, Any]:
+    def variant(self, name):
         """One variant."""
         (found,) = (variant for variant in self.document["variants"] if variant["name"] == name)
         return dict(found)
 
 
 @pytest.fixture(scope="module")
-def benched(tmp_path_factory: pytest.TempPathFactory) -> Benched:
+def benched(tmp_path_factory):
     """The program with a break, run in several ways."""
     folder = tmp_path_factory.mktemp("benched")
     (folder / "napping.py").write_bytes(PROGRAM.read_bytes())
@@ -135,7 +135,7 @@ QUICK = ("bench", "napping.py:Broken", "--backend", "aot_eager", "--variant", "d
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Benched:
+def quick(tmp_path_factory):
     """The same program, as the command measures by default."""
     folder = tmp_path_factory.mktemp("quick")
     (folder / "napping.py").write_bytes(PROGRAM.read_bytes())

@@ -1,15 +1,11 @@
 """Whether variants of real programs compute what the programs compute without torch.compile."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.trials.judge import Reference, Verdict
+from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
@@ -87,7 +83,7 @@ def example_inputs():
 """
 
 
-def judged(folder: Path, text: str) -> tuple[Verdict, int]:
+def judged(folder, text):
     """The verdict about a program under Inductor, and how many replays it took."""
     (folder / "model.py").write_text(text)
     request = Request.of(RunSpec(target=f"{folder}/model.py:Net", backend="inductor"))
@@ -101,13 +97,13 @@ def judged(folder: Path, text: str) -> tuple[Verdict, int]:
         replays.close()
 
 
-def correctness_of(verdict: Verdict) -> Correctness:
+def correctness_of(verdict):
     assert verdict.correctness is not None
     return verdict.correctness
 
 
 @pytest.mark.parametrize("program", [CONVOLUTION, AUTOCAST], ids=["convolution", "autocast"])
-def test_rounding_is_measured_as_plain_torch_measures_it(program: str, tmp_path: Path) -> None:
+def test_rounding_is_measured_as_plain_torch_measures_it(program, tmp_path):
     verdict, _ = judged(tmp_path, program)
     assert (verdict.correct, verdict.reason) == (True, None)
     found = correctness_of(verdict)
@@ -123,7 +119,7 @@ def test_rounding_is_measured_as_plain_torch_measures_it(program: str, tmp_path:
         assert outputs.variant < outputs.eager
 
 
-def test_a_compiler_s_mistake_is_wrong(tmp_path: Path) -> None:
+def test_a_compiler_s_mistake_is_wrong(tmp_path):
     verdict, _ = judged(tmp_path, WRONG)
     assert verdict.correct is False
     found = correctness_of(verdict)
@@ -133,7 +129,7 @@ def test_a_compiler_s_mistake_is_wrong(tmp_path: Path) -> None:
     assert outputs.variant > 1e5 * outputs.eager
 
 
-def test_random_numbers_are_compared_under_eager_mode_s_own(tmp_path: Path) -> None:
+def test_random_numbers_are_compared_under_eager_mode_s_own(tmp_path):
     verdict, count = judged(tmp_path, DROPOUT)
     assert (verdict.correct, count) == (True, 5)
     found = correctness_of(verdict)

@@ -1,16 +1,9 @@
 """What comparing a variant with eager mode means, from hand-built results."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any, cast
-
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultError, ResultKind
-from graphdoctor.trials.judge import EAGER_NUMBERS, Reference, Verdict
+from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultError
+from graphdoctor.trials.judge import EAGER_NUMBERS, Reference
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import Replays
 from graphdoctor.views.reasons import reasons_text
 from tests.each import for_each
 from tests.factories import recording
@@ -18,19 +11,13 @@ from tests.factories import recording
 ERROR = ResultError(kind="outputs", variant=2e-7, eager=1e-7)
 
 
-def difference(
-    kind: ResultKind = "outputs", largest: float | None = 0.5, **more: Any
-) -> Difference:
+def difference(kind="outputs", largest=0.5, **more):
     return Difference(kind=kind, where="call 1, output", largest=largest, **more)
 
 
 def replayed(
-    *differences: Difference,
-    kinds: Sequence[ResultKind] = ("outputs", "gradients"),
-    is_bitwise_equal: bool = False,
-    note: str | None = None,
-    **more: Any,
-) -> Recording:
+    *differences, kinds=("outputs", "gradients"), is_bitwise_equal=False, note=None, **more
+):
     compared = Comparison(
         kinds=tuple(kinds), differences=differences, is_bitwise_equal=is_bitwise_equal, note=note
     )
@@ -48,7 +35,7 @@ FAILED = recording(
 class Scripted:
     """Replays whose recordings are known."""
 
-    def __init__(self, shaken: Sequence[Recording] = (), **recordings: Recording) -> None:
+    def __init__(self, shaken=(), **recordings):
         self.recordings = {
             "eager": replayed(),
             "eager_again": replayed(is_bitwise_equal=True),
@@ -56,9 +43,9 @@ class Scripted:
         }
         self.recordings |= recordings
         self.shaken = list(shaken)
-        self.asked: dict[str, dict[str, Any]] = {}
+        self.asked = {}
 
-    def replay(self, _program: Program, name: str, **asked: Any) -> Recording:
+    def replay(self, _program, name, **asked):
         self.asked[name] = asked
         assert (
             _program == Program().changed(EAGER_NUMBERS)
@@ -71,12 +58,7 @@ class Scripted:
         return self.recordings[name.removeprefix("results-").replace("-", "_")]
 
 
-def judged(
-    variant: Recording,
-    repeated: Recording | None = None,
-    shaken: Sequence[Recording] = (),
-    **recordings: Recording,
-) -> Verdict:
+def judged(variant, repeated=None, shaken=(), **recordings):
     """The verdict.
 
     Args:
@@ -86,7 +68,7 @@ def judged(
         recordings: Other runs of eager mode than the usual ones.
     """
     replays = Scripted(shaken, **recordings)
-    reference = Reference(cast("Replays", replays), Program(), on_phase=lambda _text: None)
+    reference = Reference(replays, Program(), on_phase=lambda _text: None)
 
     if repeated is not None:
         replays.recordings["variant_eager_numbers"] = repeated
@@ -96,7 +78,7 @@ def judged(
     return verdict
 
 
-def beside_shaken(*differences: Difference) -> Recording:
+def beside_shaken(*differences):
     """A run of eager mode with other last digits, beside which a variant has differences."""
     earlier = Comparison(kinds=("outputs",), differences=differences)
     return replayed(
@@ -104,7 +86,7 @@ def beside_shaken(*differences: Difference) -> Recording:
     )
 
 
-def test_equal_results_are_correct_and_come_with_their_errors() -> None:
+def test_equal_results_are_correct_and_come_with_their_errors():
     verdict = judged(replayed())
     assert (verdict.correct, reasons_text(verdict.reasons)) == (True, None)
     assert (verdict.correctness.errors, verdict.correctness.note) == ((ERROR,), None)
@@ -114,7 +96,7 @@ def test_equal_results_are_correct_and_come_with_their_errors() -> None:
     )
 
 
-def test_other_results_are_wrong() -> None:
+def test_other_results_are_wrong():
     verdict = judged(replayed(difference()))
     assert (verdict.correct, reasons_text(verdict.reasons)) == (
         False,
@@ -123,7 +105,7 @@ def test_other_results_are_wrong() -> None:
     assert (verdict.correctness.where, verdict.correctness.largest) == ("call 1, output", 0.5)
 
 
-def test_a_difference_that_last_digits_make_is_rounding() -> None:
+def test_a_difference_that_last_digits_make_is_rounding():
     small = difference("gradients", largest=2e-5, may_be_rounding=True)
     verdict = judged(replayed(small), shaken=[beside_shaken(small), beside_shaken()])
     assert (verdict.correct, reasons_text(verdict.reasons)) == (True, None)
@@ -132,7 +114,7 @@ def test_a_difference_that_last_digits_make_is_rounding() -> None:
     )
 
 
-def test_a_difference_that_no_last_digits_make_is_wrong() -> None:
+def test_a_difference_that_no_last_digits_make_is_wrong():
     small = difference("gradients", largest=2e-5, may_be_rounding=True)
     last = difference("gradients", largest=2e-5)
     verdict = judged(replayed(small), shaken=[beside_shaken(last)] * 6)
@@ -142,7 +124,7 @@ def test_a_difference_that_no_last_digits_make_is_wrong() -> None:
     )
 
 
-def test_a_difference_that_may_be_rounding_is_not_called_wrong() -> None:
+def test_a_difference_that_may_be_rounding_is_not_called_wrong():
     small = difference(largest=2e-5, may_be_rounding=True)
     verdict = judged(replayed(small), float64=FAILED, shaken=[beside_shaken(small)] * 6)
     assert (verdict.correct, reasons_text(verdict.reasons)) == (
@@ -157,22 +139,20 @@ def test_a_difference_that_may_be_rounding_is_not_called_wrong() -> None:
 
 
 @for_each("kind, correct", [("outputs", None), ("gradients", False)])
-def test_what_differs_from_run_to_run_decides_nothing(
-    kind: ResultKind, correct: bool | None
-) -> None:
+def test_what_differs_from_run_to_run_decides_nothing(kind, correct):
     verdict = judged(replayed(difference(kind)), eager_again=replayed(difference("outputs")))
     assert verdict.correct is correct
     if correct is None:
         assert reasons_text(verdict.reasons) == "outputs differ from run to run in eager mode too"
 
 
-def test_times_that_a_module_keeps_may_differ() -> None:
+def test_times_that_a_module_keeps_may_differ():
     timer = difference("state", None, change="numbers")
     assert judged(replayed(timer), eager_again=replayed(timer)).correct
     assert judged(replayed(timer)).correct is False
 
 
-def test_other_random_numbers_are_by_design() -> None:
+def test_other_random_numbers_are_by_design():
     random = replayed(draws_random=True)
     verdict = judged(replayed(difference(), draws_random=True), replayed(), eager=random)
     assert (verdict.correct, reasons_text(verdict.reasons)) == (True, None)
@@ -188,7 +168,7 @@ def test_other_random_numbers_are_by_design() -> None:
     )
 
 
-def test_too_large_outputs_are_not_called_correct() -> None:
+def test_too_large_outputs_are_not_called_correct():
     verdict = judged(
         replayed(kinds=("state",), note="from call 1 on, values are too large to compare")
     )
@@ -208,5 +188,5 @@ def test_too_large_outputs_are_not_called_correct() -> None:
         ),
     ],
 )
-def test_what_float64_does_not_say_is_noted(more: dict[str, Any], note: str) -> None:
+def test_what_float64_does_not_say_is_noted(more, note):
     assert judged(replayed(**more)).correctness.note == note

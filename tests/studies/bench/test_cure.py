@@ -1,10 +1,7 @@
 """``graphdoctor cure`` on programs whose calls take a known time."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = Path(napping.__file__)
 
 
-def cure(folder: Path, target: str, *options: str) -> tuple[dict[str, Any], str]:
+def cure(folder, target, *options):
     """The JSON document and what was said meanwhile."""
     (folder / "napping.py").write_bytes(PROGRAM.read_bytes())
     process = run_command(

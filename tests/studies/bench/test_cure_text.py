@@ -1,9 +1,5 @@
 """The answer of a search, in a sentence."""
 
-from __future__ import annotations
-
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.bench import AS_IT_WAS, CURED
 from graphdoctor.studies.bench.cure import best_of
 from graphdoctor.views.answers import cure_text
@@ -26,7 +22,7 @@ def answer(reference, had, found_way, best, steps, calls, floor_us=None):
     return cure_text(report, floor_us)
 
 
-def test_the_best_way_and_what_is_said_of_it(snapshot: SnapshotAssertion) -> None:
+def test_the_best_way_and_what_is_said_of_it(snapshot):
     wrong = variant(AS_IT_WAS, 2000.0, status="wrong", reason="outputs differ")
     cases = {
         "what was found, with what it costs": (
@@ -60,6 +56,6 @@ def test_the_best_way_and_what_is_said_of_it(snapshot: SnapshotAssertion) -> Non
     assert found == snapshot
 
 
-def test_a_noisy_machine_makes_no_cure() -> None:
+def test_a_noisy_machine_makes_no_cure():
     had, found = variant(AS_IT_WAS, 5200.0), variant(CURED, 4900.0)
     assert best_of(eager(), had, found, NOISY.replace(ratio=1.2)) == "eager"

@@ -1,10 +1,6 @@
 """Which findings explain a variant's speed, and in which order."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,14 +26,14 @@ KERNELS = KernelShare(
 )
 
 
-def finding(code: str, *, call_us: float | None = None, **values: Any) -> Finding:
+def finding(code, *, call_us=None, **values):
     cost = None if call_us is None else Cost(call_us=call_us, share=call_us / 1000.0)
     known = {"rule": code.lower(), "severity": "warning", "message": code, "count": 1, "cost": cost}
     place = StackEntry(file="model.py", line=1, function="forward", origin="user")
     return Finding(**{"code": code, "location": place, "fingerprint": "0" * 16, **known, **values})
 
 
-def ordered(*findings: Finding, guards: Guards | None = None) -> list[str]:
+def ordered(*findings, guards=None):
     return [
         found.code
         for found in reasons(diagnosed(guards=guards).replace(findings=findings), KERNELS)
@@ -80,7 +76,7 @@ HINT, TINY = finding("GD504", severity="info"), finding("GD101", call_us=5.0)
         ),
     ],
 )
-def test_what_takes_most_of_a_call_comes_first(found: list[Finding], expected: list[str]) -> None:
+def test_what_takes_most_of_a_call_comes_first(found, expected):
     guards = Guards(call_us=1000.0, checks_us=100.0, share=0.1)
     assert ordered(*found, guards=guards) == expected
 
@@ -101,7 +97,7 @@ def example_inputs():
 
 
 @pytest.mark.slow
-def test_kernels_of_one_side_are_named_with_their_lines(tmp_path: Path) -> None:
+def test_kernels_of_one_side_are_named_with_their_lines(tmp_path):
     (tmp_path / "model.py").write_text(SLOW)
     spec = RunSpec(target=f"{tmp_path / 'model.py'}:forward", backend="inductor")
     with Replays(

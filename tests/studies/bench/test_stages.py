@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.facts.bench import Stages
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.facts.trials import CompilerPart, CompilerPartKind, Replay
+from graphdoctor.facts.trials import CompilerPart, Replay
 from graphdoctor.studies.bench.stages import (
     CROSSREF,
     DECOMPOSED,
@@ -30,19 +25,16 @@ from graphdoctor.studies.bench.stages import (
     stages_of,
 )
 from graphdoctor.trials.judge import Verdict
-from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.program import Program
 from tests.each import for_each
 from tests.factories import message, recording
 
-NAMES: dict[CompilerPartKind, tuple[str, ...]] = {
+NAMES = {
     "pass": tuple(f"pass_{number}" for number in range(7)),
     "decomposition": tuple(f"aten.op{number}.default" for number in range(5)),
     "lowering": tuple(f"prims.op{number}.default" for number in range(9)),
 }
-USED: dict[str, tuple[CompilerPartKind, ...]] = {
-    DECOMPOSED: ("decomposition",),
-    INDUCTOR: ("decomposition", "pass", "lowering"),
-}
+USED = {DECOMPOSED: ("decomposition",), INDUCTOR: ("decomposition", "pass", "lowering")}
 SETTINGS = {
     "fusion": "torch._inductor.config.max_fusion_size = 1",
     "vectorization": "torch._inductor.config.cpp.simdlen = 1",
@@ -59,16 +51,14 @@ class Compiler:
         error_type: What it raises.
     """
 
-    def __init__(
-        self, *bugs: set[str], outcome: str = "wrong", error_type: str | None = None
-    ) -> None:
+    def __init__(self, *bugs, outcome="wrong", error_type=None):
         self.bugs = bugs
         self.outcome = outcome
         self.error_type = error_type
         self.count = 0
         self.is_wrong = False
 
-    def in_use(self, stage: str, switches: Sequence[Switch]) -> set[str]:
+    def in_use(self, stage, switches):
         """The stages that a run goes through, and the parts that aren't left out."""
         change = change_of(switches)
         without, text = change.without or {}, "\n".join(change.setup)
@@ -86,7 +76,7 @@ class Compiler:
             {"dynamic"} if not any("dynamic" in switch.spec for switch in switches) else set()
         )
 
-    def run(self, stage: str, switches: Sequence[Switch]) -> Recording:
+    def run(self, stage, switches):
         """One replay."""
         self.count += 1
         self.is_wrong = any(bug <= self.in_use(stage, switches) for bug in self.bugs)
@@ -109,26 +99,24 @@ class Simulated(Subject):
 
     compiler: Compiler = field(default_factory=Compiler)
 
-    def replay(
-        self, stage: str, switches: Sequence[Switch], _name: str, _change: RunChange
-    ) -> Recording:
+    def replay(self, stage, switches, _name, _change):
         return self.compiler.run(stage, switches)
 
 
 class Judge:
     """What ``Reference`` says of such a variant."""
 
-    def __init__(self, compiler: Compiler) -> None:
+    def __init__(self, compiler):
         self.compiler = compiler
 
-    def judge(self, _recording: Recording, _program: Program, _name: str, **_given: Any) -> Verdict:
+    def judge(self, _recording, _program, _name, **_given):
         is_wrong = self.compiler.is_wrong
         return Verdict(not is_wrong, None, message("output differs by 1")[0] if is_wrong else None)
 
 
-def variant_on(compiler: Compiler, **spec: Any) -> Subject:
+def variant_on(compiler, **spec):
     return Simulated(
-        reference=cast("Any", Judge(compiler)),
+        reference=Judge(compiler),
         program=Program(),
         spec=RunSpec(**{"backend": INDUCTOR, **spec}),
         changes=spec,
@@ -137,9 +125,7 @@ def variant_on(compiler: Compiler, **spec: Any) -> Subject:
     )
 
 
-def followed(
-    compiler: Compiler, *, limit_s: float = 60.0, known: Sequence[tuple[Subject, Stages]] = ()
-) -> Stages:
+def followed(compiler, *, limit_s=60.0, known=()):
     return follow(
         variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, followed=known
     )
@@ -147,7 +133,7 @@ def followed(
 
 @for_each("stage", stages_of(INDUCTOR))
 @for_each("outcome", ["wrong", "failed"])
-def test_no_stage_after_the_first_failing_one_is_run(stage: str, outcome: str) -> None:
+def test_no_stage_after_the_first_failing_one_is_run(stage, outcome):
     found = followed(Compiler({stage}, outcome=outcome))
     assert found.first == stage
     plain = [result for result in found.results if not result.without and result.name != CROSSREF]
@@ -157,7 +143,7 @@ def test_no_stage_after_the_first_failing_one_is_run(stage: str, outcome: str) -
     assert found.workaround is None
 
 
-def test_nothing_is_blamed_if_every_stage_is_right_by_itself() -> None:
+def test_nothing_is_blamed_if_every_stage_is_right_by_itself():
     found = followed(Compiler())
     assert (found.first, found.part) == (None, None)
     assert found.note == "run once more, with torch's caches off, it was right"
@@ -171,9 +157,7 @@ def test_nothing_is_blamed_if_every_stage_is_right_by_itself() -> None:
         (INDUCTOR, "lowering", "the lowering of {}"),
     ],
 )
-def test_a_named_part_is_found_and_its_workaround_tried(
-    stage: str, kind: CompilerPartKind, words: str
-) -> None:
+def test_a_named_part_is_found_and_its_workaround_tried(stage, kind, words):
     for name in NAMES[kind]:
         compiler = Compiler({stage, name})
         found = followed(compiler)
@@ -184,14 +168,14 @@ def test_a_named_part_is_found_and_its_workaround_tried(
 
 
 @for_each("name", ["vectorization", "fusion"])
-def test_a_setting_is_named_rather_than_an_operator(name: str) -> None:
+def test_a_setting_is_named_rather_than_an_operator(name):
     found = followed(Compiler({INDUCTOR, name, "prims.op4.default"}))
     assert found.part == name
     assert found.note == "leaving out the lowering of prims.op4.default helps, too"
     assert SETTINGS[name] in found.workaround.lines
 
 
-def test_dynamic_shapes_are_an_argument_to_leave_out() -> None:
+def test_dynamic_shapes_are_an_argument_to_leave_out():
     found = followed(Compiler({"eager", "dynamic"}))
     assert (found.first, found.part) == ("eager", "dynamic shapes")
     assert found.workaround.arguments == {"dynamic": False}
@@ -204,7 +188,7 @@ def test_dynamic_shapes_are_an_argument_to_leave_out() -> None:
         min_size=1,
     )
 )
-def test_no_bug_is_left_without_the_parts_found(bugs: list[set[str]]) -> None:
+def test_no_bug_is_left_without_the_parts_found(bugs):
     compiler = Compiler(*({INDUCTOR, *bug} for bug in bugs))
     found = followed(compiler)
     if found.first is None:
@@ -216,7 +200,7 @@ def test_no_bug_is_left_without_the_parts_found(bugs: list[set[str]]) -> None:
     assert not compiler.is_wrong
 
 
-def test_a_fake_kernel_is_blamed_only_for_its_own_error() -> None:
+def test_a_fake_kernel_is_blamed_only_for_its_own_error():
     lies = Compiler(
         {INDUCTOR},
         {CROSSREF},
@@ -241,7 +225,7 @@ def test_a_fake_kernel_is_blamed_only_for_its_own_error() -> None:
 @for_each(
     "bug", [{INDUCTOR, "prims.op1.default"}, {DECOMPOSED, "aten.op2.default"}, {"eager", "dynamic"}]
 )
-def test_what_helps_another_variant_is_tried_first(bug: set[str]) -> None:
+def test_what_helps_another_variant_is_tried_first(bug):
     compiler = Compiler(bug)
     first = followed(compiler)
     known = [(variant_on(compiler, mode="max-autotune"), first)]
@@ -261,7 +245,7 @@ def test_what_helps_another_variant_is_tried_first(bug: set[str]) -> None:
     assert again.results[-1].outcome == "ok"
 
 
-def test_another_variants_workaround_must_help_here() -> None:
+def test_another_variants_workaround_must_help_here():
     one, other = Compiler({INDUCTOR, "prims.op1.default"}), Compiler({INDUCTOR, "pass_3"})
     found = followed(other, known=[(variant_on(one, mode="max-autotune"), followed(one))])
     assert found.part == "the pass pass_3"
@@ -274,7 +258,7 @@ def test_another_variants_workaround_must_help_here() -> None:
     assert one.count > 2
 
 
-def test_what_was_found_until_the_time_was_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_until_the_time_was_up_is_kept(monkeypatch):
     now = itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     found = followed(Compiler({INDUCTOR, "prims.op1.default"}), limit_s=5)

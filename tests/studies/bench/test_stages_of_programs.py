@@ -1,14 +1,11 @@
 """Programs that go wrong at one stage of torch.compile: the stage is named, and what of it, by
 running them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.bench import Stages, Workaround
+from graphdoctor.facts.bench import Workaround
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.bench.stages import CROSSREF, DECOMPOSED, INDUCTOR, Subject, follow
 from graphdoctor.trials.judge import Reference
@@ -68,7 +65,7 @@ def forward(x):
 {INPUTS}"""
 
 
-def followed(folder: Path, program: str) -> Stages:
+def followed(folder, program):
     """The stages of the program as the default variant."""
     (folder / "model.py").write_text(program)
     base = RunSpec(target=f"{folder}/model.py:forward")
@@ -81,7 +78,7 @@ def followed(folder: Path, program: str) -> Stages:
 
 
 @pytest.mark.nightly
-def test_a_kernel_that_inductor_writes_is_found(tmp_path: Path) -> None:
+def test_a_kernel_that_inductor_writes_is_found(tmp_path):
     stages = followed(tmp_path, KERNEL)
     assert (stages.first, stages.part, stages.note) == (
         INDUCTOR,
@@ -97,7 +94,7 @@ def test_a_kernel_that_inductor_writes_is_found(tmp_path: Path) -> None:
     assert stages.results[3].outcome == "wrong"
 
 
-def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path: Path) -> None:
+def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path):
     stages = followed(tmp_path, DECOMPOSITION)
     assert (stages.first, stages.part) == (
         DECOMPOSED,
@@ -112,7 +109,7 @@ def test_a_decomposition_is_found_before_inductor_compiles_anything(tmp_path: Pa
     assert INDUCTOR not in {result.name for result in stages.results}
 
 
-def test_a_fake_kernel_with_another_shape_is_blamed(tmp_path: Path) -> None:
+def test_a_fake_kernel_with_another_shape_is_blamed(tmp_path):
     stages = followed(tmp_path, FAKE_KERNEL)
     assert (stages.first, stages.part) == ("eager", None)
     assert stages.note == "an operator's fake kernel says something else than its kernel"

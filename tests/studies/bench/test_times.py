@@ -1,12 +1,8 @@
 """Rounds, in which each process has its turn."""
 
-from __future__ import annotations
-
 import math
 import random
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -25,7 +21,6 @@ from graphdoctor.studies.bench.rounds import (
 from graphdoctor.studies.bench.side_by_side import NEEDS_CUDA, SideBySide, Way
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import Replays
 from tests.each import for_each
 
 
@@ -35,20 +30,11 @@ class Process:
     ``held_up``: how many times as long it takes in its first turns.
     """
 
-    def __init__(
-        self,
-        name: str,
-        log: list[str],
-        us: float,
-        *,
-        noise: float = 0.0,
-        turns: int = 1000,
-        held_up: Sequence[float] = (),
-    ) -> None:
+    def __init__(self, name, log, us, *, noise=0.0, turns=1000, held_up=()):
         self.name, self.log, self.us, self.noise, self.left = name, log, us, noise, turns
         self.random, self.held_up = random.Random(name), [*held_up]
 
-    def ask(self, _question: object) -> BenchTurn | None:
+    def ask(self, _question):
         if not self.left:
             return None
         self.left -= 1
@@ -58,13 +44,8 @@ class Process:
         return BenchTurn(times_us=times, calls=2, alone_us=times[:1], peak_memory_bytes=7)
 
 
-def timed(
-    *processes: Process,
-    is_precise: bool = True,
-    told: list[int] | None = None,
-    is_on_gpu: bool = False,
-) -> dict[str, Turns]:
-    probes: Any = {process.name: process for process in processes}
+def timed(*processes, is_precise=True, told=None, is_on_gpu=False):
+    probes = {process.name: process for process in processes}
     rounds = [] if told is None else told
     return time_rounds(
         probes,
@@ -76,7 +57,7 @@ def timed(
 
 
 def test_each_process_has_one_turn_per_round_in_changing_order():
-    log: list[str] = []
+    log = []
     found = timed(Process("a", log, 1000.0), Process("b", log, 500.0), Process("c", log, 2000.0))
     rounds = [log[start : start + 3] for start in range(0, len(log), 3)]
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
@@ -86,7 +67,7 @@ def test_each_process_has_one_turn_per_round_in_changing_order():
 
 
 def test_timing_ends_early_once_all_ratios_are_precise():
-    log: list[str] = []
+    log = []
     timed(Process("a", log, 1000.0), Process("b", log, 500.0))
     assert len(log) == 2 * 8
     log.clear()
@@ -100,8 +81,8 @@ def test_timing_ends_early_once_all_ratios_are_precise():
     [(400.0, 0.3, 8), (1001.0, 0.001, 8), (1000.0, 0.3, None)],
 )
 def test_timing_ends_once_it_is_known_which_is_faster(us, noise, count):
-    log: list[str] = []
-    told: list[int] = []
+    log = []
+    told = []
     processes = [Process("a", log, 1000.0, noise=noise), Process("b", log, us, noise=noise)]
     found = timed(*processes, is_precise=False, told=told)
     assert told == list(range(1, len(found["b"].medians_us) + 1))
@@ -110,7 +91,7 @@ def test_timing_ends_once_it_is_known_which_is_faster(us, noise, count):
 
 @for_each("is_on_gpu, rounds", [(False, 8), (True, 16)])
 def test_on_a_gpu_the_shortest_rounds_must_agree(is_on_gpu, rounds):
-    log: list[str] = []
+    log = []
     held_up = [2.0, 1.8, 1.6, 1.9, 1.4, 1.3, 1.2, 1.1]
     eager, compiled = Process("a", log, 1000.0, held_up=held_up), Process("b", log, 500.0)
     found = timed(eager, compiled, is_precise=False, is_on_gpu=is_on_gpu)
@@ -133,7 +114,7 @@ def test_best_rounds_are_of_undisturbed_calls():
 
 
 def test_timing_ends_when_the_reference_process_does():
-    log: list[str] = []
+    log = []
     found = timed(
         Process("a", log, 1000.0), Process("b", log, 500.0, turns=3), Process("c", log, 700.0)
     )
@@ -159,7 +140,7 @@ def test_call_times_are_those_of_all_blocks():
 QUIET = Noise(ratio=1.0, spread=0.02, is_noisy=False)
 
 
-def times(median: float = 1000.0, *, q1: float | None = None, q3: float | None = None) -> CallTimes:
+def times(median=1000.0, *, q1=None, q3=None):
     return CallTimes(
         median=median,
         q1=q1 or median,
@@ -171,7 +152,7 @@ def times(median: float = 1000.0, *, q1: float | None = None, q3: float | None =
     )
 
 
-def ratio(middle: float, low: float, high: float, *, is_of_best: bool = False) -> Speedup:
+def ratio(middle, low, high, *, is_of_best=False):
     return Speedup(ratio=middle, low=low, high=high, rounds=16, is_of_best=is_of_best)
 
 
@@ -239,12 +220,12 @@ def test_an_interval_that_holds_1_has_no_end():
 BASE = RunSpec(target="model.py", backend="inductor")
 
 
-def on_phase(_phase: str) -> None:
+def on_phase(_phase):
     pass
 
 
-def start(excess_s: float = 0.5, **more: Any) -> BenchStart:
-    given: dict[str, Any] = {
+def start(excess_s=0.5, **more):
+    given = {
         "is_steady": True,
         "excess_s": excess_s,
         "passes": 4,
@@ -255,19 +236,19 @@ def start(excess_s: float = 0.5, **more: Any) -> BenchStart:
         "uses_cuda": False,
         "peak_memory_bytes": 100,
     }
-    return BenchStart(**given | more)  # type: ignore[typeddict-item]
+    return BenchStart(**given | more)
 
 
-def turns(us: float) -> Turns:
+def turns(us):
     return Turns(medians_us=[us] * 8, times_us=[us] * 24, call_count=24, peak_memory_bytes=100)
 
 
-def eager(**more: Any) -> Way:
+def eager(**more):
     spec = VariantSpec("eager", is_eager=True)
     return Way(spec, cold=start(), warm=start(), turns=turns(1000.0), beside=turns(1000.0), **more)
 
 
-def default(us: float, cold_s: float | None, **warm: Any) -> Way:
+def default(us, cold_s, **warm):
     """``default``, whose call takes so long; it was timed beside eager mode's of 1 ms."""
     started = {"excess_s": cold_s, **warm}
     return Way(
@@ -279,8 +260,8 @@ def default(us: float, cold_s: float | None, **warm: Any) -> Way:
     )
 
 
-def shown(way: Way, reference: Way | None = None) -> Any:
-    ways = SideBySide(cast("Replays", None), BASE, Program(), Path(), on_phase)
+def shown(way, reference=None):
+    ways = SideBySide(None, BASE, Program(), Path(), on_phase)
     ways.eager = reference or eager()
     return ways.variant(way)
 
@@ -356,23 +337,23 @@ def test_without_eager_mode_nothing_can_be_compared():
 class Devices(SideBySide):
     """Stands for processes on a GPU, which works so long for a call of each."""
 
-    def __init__(self, **device_us: float | None) -> None:
-        super().__init__(cast("Replays", None), BASE, Program(), Path(), on_phase)
+    def __init__(self, **device_us):
+        super().__init__(None, BASE, Program(), Path(), on_phase)
         self.device_us = device_us
         self.eager.warm = start(uses_cuda=True)
 
-    def start(self, ways: Sequence[Way]) -> None:
+    def start(self, ways):
         for way in ways:
             way.warm = start(3.5, uses_cuda=True)
 
-    def time(self, ways: Sequence[Way], *, is_precise: bool = False) -> None:
+    def time(self, ways, *, is_precise=False):
         assert not is_precise
         medians_us = [4700.0, 4750.0, 4800.0, *[7000.0] * 5]
         self.eager.turns = Turns(medians_us=medians_us, times_us=[7000.0] * 8, call_count=8)
         for way in ways:
             way.turns, way.beside = turns(3100.0), self.eager.turns
 
-    def _profile_devices(self, ways: Sequence[Way]) -> None:
+    def _profile_devices(self, ways):
         for way in ways:
             way.device_us = self.device_us[way.name]
 

@@ -1,7 +1,5 @@
 """Ways to run a program, as the user writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
@@ -14,7 +12,7 @@ from tests.each import for_each
 BASE = RunSpec(target="model.py", backend="inductor")
 
 
-def names(*texts: str, base: RunSpec = BASE, is_all: bool = False) -> list[str]:
+def names(*texts, base=BASE, is_all=False):
     return [variant.name for variant in variants_of(texts, base, is_all=is_all)]
 
 
@@ -114,9 +112,7 @@ def test_what_can_t_be_read_is_refused_by_name(text, words):
         (False, ("model = torch.compile(model, mode='max-autotune')",)),
     ],
 )
-def test_lines_that_compile_a_model_name_what_repeats(
-    regional: bool, lines: tuple[str, ...]
-) -> None:
+def test_lines_that_compile_a_model_name_what_repeats(regional, lines):
     paths = ("layers.0", "layers.1", "layers.2")
     layers = RepeatedBlocks(
         class_name="Layer", paths=paths, kinds=1, compiled_as="module", container="layers"

@@ -1,12 +1,6 @@
 """The answer of a bench in a sentence: only what was measured, and no doubt left out."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
-from syrupy.assertion import SnapshotAssertion
-
-from graphdoctor.facts.bench import EAGER, Noise, Sweep, SweepPoint, Variant, asks_for_cuda_graphs
+from graphdoctor.facts.bench import EAGER, Sweep, SweepPoint, asks_for_cuda_graphs
 from graphdoctor.facts.diagnosis import Cost, Effects
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.spec import RunSpec
@@ -61,7 +55,7 @@ def close(name, median_us, cold_s):
     return variant(name, median_us, spread=0.05, cold_s=cold_s)
 
 
-ANSWERS: dict[str, Sequence[Variant]] = {
+ANSWERS = {
     "the fastest, and the call from which it pays": mobilenet().variants,
     "none is faster": attention().variants,
     "the reason is the first of the variant nearest to eager": (
@@ -134,7 +128,7 @@ ANSWERS: dict[str, Sequence[Variant]] = {
 }
 
 
-def test_what_times_results_and_findings_come_to(snapshot: SnapshotAssertion) -> None:
+def test_what_times_results_and_findings_come_to(snapshot):
     found = {name: verdict(variants, QUIET) for name, variants in ANSWERS.items()}
     assert {name: (said.best, said.text) for name, said in found.items()} == snapshot
 
@@ -151,7 +145,7 @@ def test_what_times_results_and_findings_come_to(snapshot: SnapshotAssertion) ->
         ({"backend": "cudagraphs"}, None),
     ],
 )
-def test_a_waiting_call_names_a_variant_with_cuda_graphs(arguments, untried) -> None:
+def test_a_waiting_call_names_a_variant_with_cuda_graphs(arguments, untried):
     slow, default = waiting().variants
     assert verdict((slow, default.replace(arguments=arguments)), QUIET).untried == untried
     if untried is not None:
@@ -161,12 +155,12 @@ def test_a_waiting_call_names_a_variant_with_cuda_graphs(arguments, untried) -> 
         )
 
 
-def test_a_noisy_machine_is_said() -> None:
+def test_a_noisy_machine_is_said():
     quiet, noisy = (verdict((eager(), variant()), noise) for noise in (QUIET, NOISY))
     assert noisy.text == f"{quiet.text} The machine was noisy, so small differences can't be seen."
 
 
-def sweep(*speeds: tuple[int, float | None], noise: Noise | None = None) -> Sweep:
+def sweep(*speeds, noise=None):
     """Sizes, each with the time of a call of ``default``; None if eager mode fails there."""
     failed = (ended(EAGER, "failed", "out of memory"),)
     found = (
@@ -179,7 +173,7 @@ def sweep(*speeds: tuple[int, float | None], noise: Noise | None = None) -> Swee
     return Sweep(sources=("x.shape[0]",), points=points)
 
 
-def test_a_sweep_says_from_which_size_on_it_pays(snapshot: SnapshotAssertion) -> None:
+def test_a_sweep_says_from_which_size_on_it_pays(snapshot):
     sweeps = [
         sweep((1, 5200.0), (8, 4000.0), (32, 2000.0)),
         sweep((32, 2000.0), (1, 4000.0), (128, None)),
@@ -193,7 +187,7 @@ def test_a_sweep_says_from_which_size_on_it_pays(snapshot: SnapshotAssertion) ->
     assert [(said.best, said.text) for said in found] == snapshot
 
 
-def test_a_wide_interval_says_nothing_of_a_variant() -> None:
+def test_a_wide_interval_says_nothing_of_a_variant():
     wide = variant(median_us=5000.0, spread=0.4)
     assert (
         verdict([eager(), wide], QUIET).text

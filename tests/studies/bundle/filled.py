@@ -1,9 +1,7 @@
 """A model with every field set and one mark in every text: what a redaction may overlook."""
 
-from __future__ import annotations
-
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Literal, TypeVar, Union, get_args, get_origin
 
 from graphdoctor.facts.base import Fact, field_types
 from graphdoctor.facts.fixes import Reason
@@ -11,13 +9,13 @@ from graphdoctor.facts.fixes import Reason
 Model = TypeVar("Model", bound=Fact)
 
 
-def filled(model: type[Model], text: str) -> Model:
+def filled(model, text):
     """An instance with this text in every field that takes any text, and one item in every
     collection."""
     return model(**{name: _value(kind, text) for name, kind in field_types(model).items()})
 
 
-def _value(kind: Any, text: str) -> Any:
+def _value(kind, text):
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return arguments[0]

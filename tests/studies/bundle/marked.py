@@ -1,13 +1,10 @@
 """A program with a mark in every place that a bundle must not tell when it is redacted."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import io
 import re
 import zipfile
-from pathlib import Path
 
 MARK = "qzsecret"
 """Begins every mark."""
@@ -79,7 +76,7 @@ PLACES = {
 }
 
 
-def write_program(folder: Path) -> tuple[Path, dict[str, str]]:
+def write_program(folder):
     """Write the program; its file, and the environment variables that it is to be run with."""
     program, home = folder / "qzsecretfolder" / "qzsecretmodel.py", folder / "qzsecretuser"
     program.parent.mkdir()
@@ -92,9 +89,9 @@ def write_program(folder: Path) -> tuple[Path, dict[str, str]]:
     }
 
 
-def texts_of(bundle: Path) -> dict[str, str]:
+def texts_of(bundle):
     """Everything in a bundle as text, lower case: names, files, and what is packed in the page."""
-    found: dict[str, str] = {}
+    found = {}
     with zipfile.ZipFile(io.BytesIO(bundle.read_bytes())) as archive:
         for name in archive.namelist():
             text = archive.read(name).decode("utf-8", "replace")

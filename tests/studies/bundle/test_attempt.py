@@ -1,11 +1,8 @@
 """Whether a script's run shows what the recording shows, on recordings built by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
-from graphdoctor.facts.recording import Call, CallError, Recording
+from graphdoctor.facts.recording import Call, CallError
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.studies.bundle.script import compared
 from tests.each import for_each
@@ -15,20 +12,20 @@ FOLDER = Path("/run")
 FINISHED = ProbeExit(status=0, reason="finished")
 
 
-def run(*prints: str, file: str = "/run/reproduce.py", **facts: Any) -> Recording:
+def run(*prints, file="/run/reproduce.py", **facts):
     breaks = tuple(
         record(entry(5 + line, f'print("{text}")', file=file)) for line, text in enumerate(prints)
     )
     return recording(breaks=breaks).replace(**{"exit": FINISHED, **facts})
 
 
-def failing(name: str) -> ProbeExit:
+def failing(name):
     return ProbeExit(
         status=1, reason="error", message=f"The program failed: {name}: x", error_type=name
     )
 
 
-def failing_call(name: str) -> tuple[Call, ...]:
+def failing_call(name):
     return (
         Call(
             index=1,

@@ -1,8 +1,6 @@
 """``graphdoctor bundle``: what is in the zip, what is not when it is redacted, and what it says of
 bad input."""
 
-from __future__ import annotations
-
 import gzip
 import html
 import json
@@ -10,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -23,14 +20,14 @@ RECORDINGS = RECORDED_LOGS / "2.13.0"
 
 
 @pytest.fixture
-def work(tmp_path: Path, recorded: Path) -> Path:
+def work(tmp_path, recorded):
     """A folder with a recording of its own."""
     shutil.copytree(recorded, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
 @pytest.fixture(scope="module")
-def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def marked(tmp_path_factory):
     """The folder in which a program full of marks was recorded, its last call failing."""
     program, variables = write_program(tmp_path_factory.mktemp("marked"))
     process = run_command(
@@ -45,7 +42,7 @@ def marked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program.parent
 
 
-def names_in(archive: Path) -> list[str]:
+def names_in(archive):
     with zipfile.ZipFile(archive) as opened:
         return opened.namelist()
 
@@ -188,7 +185,7 @@ def test_values_of_environment_variables_stay_out_unless_asked_for(tmp_path, run
     assert any("b'kept-1'" in text for text in evidence_in(tmp_path / "with.zip").values())
 
 
-def evidence_in(archive: Path) -> dict[str, str]:
+def evidence_in(archive):
     with zipfile.ZipFile(archive) as opened:
         return {name: html.unescape(opened.read(name).decode()) for name in opened.namelist()}
 

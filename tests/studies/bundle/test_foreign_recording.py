@@ -1,12 +1,9 @@
 """Nothing of a recording is run that somebody else could have written: ``bundle``, the one command
 that runs any."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +14,7 @@ CODE = "import os\nos.system('touch ran-by-code')\ndef build():\n    return abs\
 
 
 @pytest.fixture
-def hostile(tmp_path: Path) -> Path:
+def hostile(tmp_path):
     """A recording whose interpreter writes a file when it is started, in a project's own folder for
     recordings."""
     folder = tmp_path / ".graphdoctor" / "20260101-000000-000000-item"
@@ -87,13 +84,13 @@ SECRET = "qzsecret"
 
 
 @pytest.fixture
-def recording(tmp_path: Path) -> Path:
+def recording(tmp_path):
     folder = tmp_path / ".graphdoctor" / "20260101-000000-000000-item"
     shutil.copytree(REPOSITORY / "tests" / "recordings" / "2.13.0" / "item", folder)
     return folder
 
 
-def replaced_by_link(path: Path, outside: Path) -> None:
+def replaced_by_link(path, outside):
     """The file lies elsewhere now, with a secret in it."""
     outside.write_bytes(
         path.read_bytes() + f"\n{SECRET}\n".encode() if path.exists() else SECRET.encode()
@@ -102,7 +99,7 @@ def replaced_by_link(path: Path, outside: Path) -> None:
     path.symlink_to(outside)
 
 
-def bundled(tmp_path: Path) -> bytes:
+def bundled(tmp_path):
     with zipfile.ZipFile(tmp_path / "bundle.zip") as archive:
         return b"".join(name.encode() + archive.read(name) for name in archive.namelist())
 

@@ -1,7 +1,5 @@
 """What a redaction lets through: torch's and Python's own words, and pseudonyms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Diagnosis
@@ -34,7 +32,7 @@ MARKS = (
 )
 
 
-def redaction() -> Redaction:
+def redaction():
     return Redaction(ENVIRONMENT, Path("/project"))
 
 

@@ -1,11 +1,8 @@
 """Which recordings a script can be made of, and what is in it."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import types
-from typing import Any
 
 import pytest
 
@@ -36,7 +33,7 @@ if __name__ == "__main__":
 HELPER = "import math\n\n\ndef double(x):\n    return x * 2\n"
 
 
-def recording(files: dict[str, str | None], *, calls: int = 1, **target: Any) -> Recording:
+def recording(files, *, calls=1, **target):
     info = {
         "name": "Net",
         "kind": "module class",
@@ -61,7 +58,7 @@ def recording(files: dict[str, str | None], *, calls: int = 1, **target: Any) ->
     )
 
 
-def request(**changes: Any) -> dict[str, Any]:
+def request(**changes):
     tensor = {"kind": "tensor", "dtype": "f32", "shape": [2, 3]}
     number = {"kind": "value", "value": 0.5}
     return {
@@ -75,7 +72,7 @@ def request(**changes: Any) -> dict[str, Any]:
     }
 
 
-def script(**changes: Any) -> str:
+def script(**changes):
     made = write_script(recording({FILE: TEXT.replace("import helper\n", "")}), request(**changes))
     assert made.text is not None, made.reason
     ast.parse(made.text)

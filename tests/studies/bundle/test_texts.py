@@ -1,9 +1,5 @@
 """The texts of a bundle: the draft of an issue, the README, the environment."""
 
-from __future__ import annotations
-
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.recording import Call, CallError, Environment
 from graphdoctor.studies.bundle.bundle import environment_text, issue_text
 from graphdoctor.studies.bundle.script import Attempt, Script, rendered
@@ -15,7 +11,7 @@ KNOWN = Environment(
 SCRIPT = Script("import torch\n")
 
 
-def test_the_environment_says_what_was_not_recorded(snapshot: SnapshotAssertion) -> None:
+def test_the_environment_says_what_was_not_recorded(snapshot):
     config = {"torch._dynamo.config.recompile_limit": "2"}
     found = (
         environment_text(*known, graphdoctor="1.2.3")
@@ -24,7 +20,7 @@ def test_the_environment_says_what_was_not_recorded(snapshot: SnapshotAssertion)
     assert "\n---\n".join(found) == snapshot
 
 
-def test_an_issue_has_findings_and_the_script_or_its_reason(snapshot: SnapshotAssertion) -> None:
+def test_an_issue_has_findings_and_the_script_or_its_reason(snapshot):
     error = CallError(
         type="ValueError", message="x", traceback="Traceback: x\n", from_compiler=False
     )
@@ -40,7 +36,7 @@ def test_an_issue_has_findings_and_the_script_or_its_reason(snapshot: SnapshotAs
     assert "\n---\n".join(found) == snapshot
 
 
-def test_a_long_issue_names_what_it_cuts() -> None:
+def test_a_long_issue_names_what_it_cuts():
     many = with_prints(*((line, f"text {line}") for line in range(5, 18)))
     text = issue_text(many, Script("x = 1\n" * 200, {"helper.py": ""}), None)
     assert text.count("GD101 print-or-log") == 10
@@ -49,7 +45,7 @@ def test_a_long_issue_names_what_it_cuts() -> None:
     assert "x = 1" not in text
 
 
-def test_nothing_in_a_finding_becomes_markup() -> None:
+def test_nothing_in_a_finding_becomes_markup():
     diagnosis = with_prints((5, "a"))
     (finding,) = diagnosis.findings
     marked = finding.replace(message="see #12 by @someone <b>, `a_b`")
@@ -59,7 +55,7 @@ def test_nothing_in_a_finding_becomes_markup() -> None:
     assert "`a_b`" in shown
 
 
-def test_the_readme_lists_content_and_what_was_left_out(snapshot: SnapshotAssertion) -> None:
+def test_the_readme_lists_content_and_what_was_left_out(snapshot):
     logs = "recording/trace/"
     whole = rendered(
         "README.md.jinja",

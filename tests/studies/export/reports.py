@@ -1,9 +1,5 @@
 """Reports of exports, made by hand."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker, ExportReport, ExportWay
 from graphdoctor.facts.fixes import Fix, TriedFix
@@ -21,7 +17,7 @@ INPUTS = (
 )
 
 
-def branch(line: int = 7) -> Finding:
+def branch(line=7):
     """A branch on a tensor."""
     return Finding(
         code="GD102",
@@ -38,9 +34,9 @@ def branch(line: int = 7) -> Finding:
     )
 
 
-def tried(**more: Any) -> TriedFix:
+def tried(**more):
     """A fix for it that works."""
-    values: dict[str, Any] = {
+    values = {
         "title": "Choose `y` with `torch.where`",
         "kind": "code",
         "diff": EDIT,
@@ -55,9 +51,9 @@ def tried(**more: Any) -> TriedFix:
     return TriedFix(**values | more)
 
 
-def made(*, is_strict: bool = False, **more: Any) -> ExportWay:
+def made(*, is_strict=False, **more):
     """A way that works."""
-    values: dict[str, Any] = {
+    values = {
         "status": "exported",
         "line": f"program = torch.export.export(model, (x,), strict={is_strict})",
         "seconds": 0.4,
@@ -71,7 +67,7 @@ def made(*, is_strict: bool = False, **more: Any) -> ExportWay:
     return ExportWay(is_strict=is_strict, **values | more)
 
 
-def refused(*, is_strict: bool = True, **more: Any) -> ExportWay:
+def refused(*, is_strict=True, **more):
     """A way that torch refuses."""
     blocker = ExportBlocker(
         finding=branch(),
@@ -79,18 +75,14 @@ def refused(*, is_strict: bool = True, **more: Any) -> ExportWay:
         message="Could not guard on data-dependent expression Eq(u0, 1)",
         tried=(tried(),),
     )
-    values: dict[str, Any] = {
-        "status": "blocked",
-        "reason": "Could not guard",
-        "blockers": (blocker,),
-    }
+    values = {"status": "blocked", "reason": "Could not guard", "blockers": (blocker,)}
     return ExportWay(is_strict=is_strict, **values | more)
 
 
-def exported(*ways: ExportWay, **more: Any) -> ExportReport:
+def exported(*ways, **more):
     """A report on ways."""
     bench = report()
-    values: dict[str, Any] = {
+    values = {
         "graphdoctor_version": "0",
         "environment": bench.environment,
         "target": bench.target,
@@ -102,7 +94,7 @@ def exported(*ways: ExportWay, **more: Any) -> ExportReport:
     return ExportReport(**values | more)
 
 
-def blocked() -> ExportReport:
+def blocked():
     """One way works, the other with a fix."""
     return exported(
         made(),

@@ -1,10 +1,6 @@
 """``graphdoctor export`` on programs: what torch takes, and what blocks it."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -75,14 +71,13 @@ def example_inputs():
 """
 
 
-def export(folder: Path, program: str, *options: str) -> dict[str, Any]:
+def export(folder, program, *options):
     """The JSON document."""
     (folder / "model.py").write_text(program)
     done = run_command(
         "export", "model.py", "--format", "json", *options, cwd=folder, timeout=600, status=0
     )
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    return json.loads(done.stdout)
 
 
 def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):

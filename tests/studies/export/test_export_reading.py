@@ -1,12 +1,10 @@
 """What is read of an export that torch refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.fixes import Fix, SnippetPlace, Where
+from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.recording import Environment
 from graphdoctor.fixes.source.tree import SourceFile
 from graphdoctor.studies.export.export import written
@@ -35,9 +33,7 @@ USER = {
 }
 
 
-def event(
-    message: str, *, is_truth: bool = False, is_at_line: bool = True, classes: tuple[dict, ...] = ()
-) -> dict:
+def event(message, *, is_truth=False, is_at_line=True, classes=()):
     inside = {
         "file": "/torch/_export/utils.py",
         "line": 3,
@@ -142,7 +138,7 @@ def f(x, n):
 """
 
 
-def edited(where: Where, line: int, end_line: int, program: str = PROGRAM) -> str | None:
+def edited(where, line, end_line, program=PROGRAM):
     path = Path("model.py")
     fix = Fix(
         title="Check it",

@@ -1,9 +1,5 @@
 """What is said of exports: the way to take, and the answer."""
 
-from __future__ import annotations
-
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.export import ExportWay
 from graphdoctor.studies.export.export import best_of
 from graphdoctor.studies.export.view import (
@@ -16,7 +12,7 @@ from graphdoctor.studies.export.view import (
 from tests.studies.export.reports import EDIT, exported, made, refused
 
 
-def test_the_way_to_take_and_the_answer(snapshot: SnapshotAssertion) -> None:
+def test_the_way_to_take_and_the_answer(snapshot):
     wrong = {"status": "different", "reason": "call 1, output differs by 1.5"}
     unknown = {"status": "unknown", "reason": "outputs differ from run to run in eager mode too"}
     failed = ExportWay(is_strict=True, status="failed", reason="the process was killed by SIGABRT")

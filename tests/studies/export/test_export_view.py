@@ -1,9 +1,6 @@
 """An export as people read it."""
 
-from __future__ import annotations
-
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.studies.export.view import export_view
 from tests.studies.export.reports import blocked
@@ -11,5 +8,5 @@ from tests.views.outputs import on_terminal
 
 
 @pytest.mark.parametrize("is_verbose", [False, True])
-def test_an_export_on_a_terminal(snapshot: SnapshotAssertion, is_verbose: bool) -> None:
+def test_an_export_on_a_terminal(snapshot, is_verbose):
     assert on_terminal(export_view(blocked()), width=80, is_verbose=is_verbose) == snapshot

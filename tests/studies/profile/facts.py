@@ -1,10 +1,5 @@
 """Hand-built facts of a profiled call."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 from graphdoctor.facts.profiled import (
     InductorGraph,
     InductorKernel,
@@ -18,9 +13,9 @@ from graphdoctor.trace.inductor import matched_runs
 from tests.factories import entry
 
 
-def operation(name: str, line: int | None = 1, **more: Any) -> InductorOperation:
+def operation(name, line=1, **more):
     """A node that computes 100 float32 elements."""
-    given: dict[str, Any] = {
+    given = {
         "operation": f"aten.{name}.default",
         "target": f"aten.{name}.default",
         "is_view": False,
@@ -32,7 +27,7 @@ def operation(name: str, line: int | None = 1, **more: Any) -> InductorOperation
     return InductorOperation(**{"name": name} | given | more)
 
 
-def code(name: str, *operations: int, **more: Any) -> InductorKernel:
+def code(name, *operations, **more):
     """A call in generated code."""
     kind = "library" if "." in name else "pointwise"
     return InductorKernel(
@@ -40,26 +35,22 @@ def code(name: str, *operations: int, **more: Any) -> InductorKernel:
     )
 
 
-def graph(
-    kernels: Sequence[InductorKernel], operations: Sequence[InductorOperation] = (), **more: Any
-) -> InductorGraph:
+def graph(kernels, operations=(), **more):
     """A graph for which code was generated."""
-    given: dict[str, Any] = {"graph": 0, "phase": "forward", "compile_id": "0/0"}
+    given = {"graph": 0, "phase": "forward", "compile_id": "0/0"}
     return InductorGraph(
         **given | {"kernels": tuple(kernels), "operations": tuple(operations)} | more
     )
 
 
-def ran(name: str, us: float = 10.0, operation: str | None = None, **more: Any) -> KernelRun:
+def ran(name, us=10.0, operation=None, **more):
     """A run of a kernel in the first run of a graph; a library's if an operation launched it."""
     kind = "generated" if name.startswith(("triton_", "graph_")) else "library"
-    given: dict[str, Any] = {"kind": kind, "phase": "forward", "operation": operation, "run": 0}
+    given = {"kind": kind, "phase": "forward", "operation": operation, "run": 0}
     return KernelRun(**{"name": name, "us": us} | given | more)
 
 
-def profiled(
-    kernels: Sequence[KernelRun], *graphs: InductorGraph, runs: Sequence[InductorRun] | None = None
-) -> Profiled:
+def profiled(kernels, *graphs, runs=None):
     """A call of 100 µs; by default each graph ran once."""
     made = (
         [InductorRun(graph=each.graph, phase=each.phase, us=90.0) for each in graphs]
@@ -76,7 +67,7 @@ def profiled(
     return Profiled(call=call, graphs=graphs, matched=tuple(matched_runs(call, graphs)))
 
 
-def names_of(found: Profiled) -> list[tuple[str, str | None, float]]:
+def names_of(found):
     """Each matched run's name, its call in the code, and its time."""
     return [
         (

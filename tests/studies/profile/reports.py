@@ -1,9 +1,5 @@
 """Reports of profiles, made by hand."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.kernels import CacheUse, CodeLine, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.profile import (
@@ -27,14 +23,14 @@ from tests.studies.bench.reports import report as bench_report
 FILE = "/project/model.py"
 
 
-def entry(line: int, text: str, function: str = "forward") -> StackEntry:
+def entry(line, text, function="forward"):
     """A line of the program."""
     return StackEntry(file=FILE, line=line, function=function, text=text, origin="user")
 
 
-def kernel(name: str, us: float, *lines: int, **more: Any) -> ProfiledKernel:
+def kernel(name, us, *lines, **more):
     """A kernel of a call of 1,000 µs."""
-    given: dict[str, Any] = {
+    given = {
         "kind": "pointwise",
         "phase": "forward",
         "operations": ("aten.gelu", "aten.mul"),
@@ -54,14 +50,10 @@ def kernel(name: str, us: float, *lines: int, **more: Any) -> ProfiledKernel:
     )
 
 
-def profiled(**more: Any) -> ProfileReport:
+def profiled(**more):
     """A call of 1 ms of which 800 µs are in three kernels."""
     bench = bench_report()
-    library: dict[str, Any] = {
-        "kind": "library",
-        "operations": ("aten.addmm",),
-        "operation_count": 1,
-    }
+    library = {"kind": "library", "operations": ("aten.addmm",), "operation_count": 1}
     kernels = (
         kernel(
             "extern_kernels.addmm",
@@ -80,7 +72,7 @@ def profiled(**more: Any) -> ProfileReport:
         entry(13, "y = gelu(y)"),
         entry(14, "return y * 2"),
     )
-    given: dict[str, Any] = {
+    given = {
         "graphdoctor_version": "0",
         "environment": bench.environment,
         "target": bench.target,
@@ -153,7 +145,7 @@ def profiled(**more: Any) -> ProfileReport:
 PACKAGE_FILE = "/home/me/env/lib/python3.12/site-packages/transformers/models/gpt2/modeling_gpt2.py"
 
 
-def trained() -> ProfileReport:
+def trained():
     """A training step with fourteen kernels, most of them at lines of a package, and something in
     every field."""
     entries = [

@@ -1,22 +1,12 @@
 """Which call in the generated code a run of a kernel is."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict
 
-from graphdoctor.facts.kernels import ProfilePhase
-from graphdoctor.facts.profiled import (
-    InductorGraph,
-    InductorKernel,
-    InductorRun,
-    KernelRun,
-    Profiled,
-    ProfiledCall,
-)
+from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorRun, ProfiledCall
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.probe.measure.kernels import MeasuredKernels, SeenCall, calls_in, short_name
+from graphdoctor.probe.measure.kernels import MeasuredKernels, calls_in, short_name
 from graphdoctor.probe.torch_private.torch_kernels import ProfiledEvent
 from graphdoctor.trace.grammar import LogDamage, read_records
 from graphdoctor.trace.inductor import base_name, matched_runs
@@ -25,7 +15,7 @@ from tests.each import for_each
 from tests.studies.profile.facts import code, graph, names_of, profiled, ran
 
 
-def launched(operation: str, name: str = "gemm", launch: int | None = None) -> KernelRun:
+def launched(operation, name="gemm", launch=None):
     """A run of a library's kernel."""
     return ran(name, operation=f"aten::{operation}", launch=launch)
 
@@ -95,9 +85,7 @@ TWICE = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
         ),
     ],
 )
-def test_each_run_is_matched_to_a_call_in_the_code(
-    found: Profiled, calls: list[tuple[int | None, int | None]]
-):
+def test_each_run_is_matched_to_a_call_in_the_code(found, calls):
     assert [
         (each.graph if each.kernel is not None else None, each.kernel) for each in found.matched
     ] == calls
@@ -138,18 +126,18 @@ def test_the_name_that_code_and_profiler_share(name, base):
 
 
 RECORDED = RECORDED_LOGS / "2.11.0"
-PHASES: tuple[ProfilePhase, ...] = ("forward", "backward")
+PHASES = ("forward", "backward")
 
 
-def seen(name: str) -> SeenCall:
+def seen(name):
     events = json.loads((RECORDED / "cuda.events.json").read_text())[name]
     (call,) = calls_in([ProfiledEvent(*event) for event in events], has_device=True)
     return call
 
 
-def handles() -> dict[ProfilePhase, list[str]]:
+def handles():
     """The calls of kernels in each graph's code, as torch numbered them."""
-    found: list[list[str]] = []
+    found = []
     (log,) = (RECORDED / "cuda.bare").iterdir()
     with log.open("rb") as lines:
         codes = read_records(lines, lambda kind: kind == "inductor_output_code", LogDamage())
@@ -160,7 +148,7 @@ def handles() -> dict[ProfilePhase, list[str]]:
     return dict(zip(PHASES, found, strict=True))
 
 
-def matched(measured: MeasuredKernels) -> dict[tuple[int | None, int | None], list[KernelRun]]:
+def matched(measured):
     """The runs of kernels that each call in the code has."""
     runs, kernels = measured.runs()
     call = ProfiledCall(
@@ -193,7 +181,7 @@ def matched(measured: MeasuredKernels) -> dict[tuple[int | None, int | None], li
 CALL = {"kind": "library", "operations": (), "bytes": None, "flops": None}
 
 
-def test_a_cuda_graph_runs_the_same_kernels() -> None:
+def test_a_cuda_graph_runs_the_same_kernels():
     graphs, one_by_one = seen("graphs"), seen("one_by_one")
     inside = [kernel for kernel in graphs.kernels if not kernel.is_graph_input]
     assert [short_name(kernel.name) for kernel in inside] == [
@@ -203,7 +191,7 @@ def test_a_cuda_graph_runs_the_same_kernels() -> None:
 
 
 @for_each("name", ["graphs", "one_by_one"])
-def test_kernel_runs_match_the_calls_in_torchs_log(name: str) -> None:
+def test_kernel_runs_match_the_calls_in_torchs_log(name):
     found = matched(MeasuredKernels([seen(name)], [0.0], one_by_one=seen("one_by_one")))
     named = handles()
     for side, phase in enumerate(PHASES):
@@ -223,7 +211,7 @@ def test_kernel_runs_match_the_calls_in_torchs_log(name: str) -> None:
     }
 
 
-def test_library_kernels_inside_a_cuda_graph_have_no_operation() -> None:
+def test_library_kernels_inside_a_cuda_graph_have_no_operation():
     _, kernels = MeasuredKernels([seen("graphs")], [0.0]).runs()
     known = {
         kernel.operation

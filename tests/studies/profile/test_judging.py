@@ -1,15 +1,10 @@
 """What kernels and calls wait for, from hand-built facts."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.kernels import CudaGraphs, Float32Precision, KernelShare
-from graphdoctor.facts.profile import ProfiledKernel, ProfiledLine, ProfileReport, Regime, TimePart
+from graphdoctor.facts.profile import ProfiledLine, TimePart
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.studies.profile.regime import judged, regime_of, with_bounds
 from tests import factories
@@ -29,19 +24,14 @@ DEVICE = Calibration(
 )
 
 
-def seen(us: float, **more: Any) -> ProfiledKernel:
+def seen(us, **more):
     """A kernel that nobody judged yet."""
-    given: dict[str, Any] = {
-        "bytes": None,
-        "gb_per_s": None,
-        "bandwidth_share": None,
-        "bound_by": None,
-    }
+    given = {"bytes": None, "gb_per_s": None, "bandwidth_share": None, "bound_by": None}
     given["operations"] = ("aten.mul", "aten.add")
     return kernel("triton_poi_fused_0", us, 12, **given | more)
 
 
-def verdict(device: Any = "cuda", **values: Any) -> tuple[str | None, float | None, float | None]:
+def verdict(device="cuda", **values):
     (found,) = judged([seen(**values)], DEVICE, device)
     return found.bound_by, found.bandwidth_share, found.compute_share
 
@@ -86,7 +76,7 @@ def verdict(device: Any = "cuda", **values: Any) -> tuple[str | None, float | No
         ({"us": 100.0, "kind": "communication", "bytes": 90_000_000}, ("communication", 0.9, None)),
     ],
 )
-def test_a_kernel_waits_for_what_it_comes_close_to(values, expected) -> None:
+def test_a_kernel_waits_for_what_it_comes_close_to(values, expected):
     bound, bandwidth, compute = verdict(**values)
     assert (bound, bandwidth, compute) == (
         expected[0],
@@ -95,7 +85,7 @@ def test_a_kernel_waits_for_what_it_comes_close_to(values, expected) -> None:
     )
 
 
-def test_parameters_that_no_cache_holds_come_from_memory() -> None:
+def test_parameters_that_no_cache_holds_come_from_memory():
     # As a language model that makes one token after another: each kernel reads weights of its own.
     layer = {"bytes": 7_000_000, "argument_bytes": 6_500_000}
     few, many = ([seen(9.0, **layer) for _ in range(count)] for count in (1, 3))
@@ -105,7 +95,7 @@ def test_parameters_that_no_cache_holds_come_from_memory() -> None:
     assert {each.bound_by for each in judged(written, DEVICE, "cuda")} == {"latency"}
 
 
-def test_threads_of_a_cpu_take_longer_to_start() -> None:
+def test_threads_of_a_cpu_take_longer_to_start():
     assert verdict(us=15.0, bytes=10_000)[0] is None
     assert verdict(us=15.0, bytes=10_000, device="cpu")[0] == "latency"
     alone = DEVICE.replace(threads=1)
@@ -113,7 +103,7 @@ def test_threads_of_a_cpu_take_longer_to_start() -> None:
     assert [each.bound_by for each in found] == [None, "latency"]
 
 
-def test_a_line_waits_for_what_most_of_its_time_does() -> None:
+def test_a_line_waits_for_what_most_of_its_time_does():
     line = ProfiledLine(
         file="m.py", line=1, text=None, forward_us=100.0, backward_us=0.0, share=0.1, kernels=(0, 1)
     )
@@ -127,8 +117,8 @@ def test_a_line_waits_for_what_most_of_its_time_does() -> None:
     assert with_bounds([line], parts, [seen(60.0), kernels[1]])[0].bound_by is None
 
 
-def call(times: tuple[float, ...] = (1000.0,), **more: Any) -> ProfileReport:
-    kernels: tuple[ProfiledKernel, ...] = more.pop("kernels")
+def call(times=(1000.0,), **more):
+    kernels = more.pop("kernels")
     total = sum(each.time_us for each in kernels)
     calls = CallTimes.of(times)
     return profiled(
@@ -142,7 +132,7 @@ def call(times: tuple[float, ...] = (1000.0,), **more: Any) -> ProfileReport:
     )
 
 
-def regime(report: ProfileReport, share: KernelShare | None = None, **known: Any) -> Regime:
+def regime(report, share=None, **known):
     recording = factories.recording().replace(
         **({"kernels": share, "profiled": facts.profiled([])} | known)
     )
@@ -151,14 +141,9 @@ def regime(report: ProfileReport, share: KernelShare | None = None, **known: Any
     return found
 
 
-def host(**more: Any) -> KernelShare:
-    given: dict[str, Any] = {
-        "device": "cuda",
-        "call_us": 1000.0,
-        "library_us": 200.0,
-        "generated_us": 0.0,
-    }
-    parts: dict[str, Any] = {
+def host(**more):
+    given = {"device": "cuda", "call_us": 1000.0, "library_us": 200.0, "generated_us": 0.0}
+    parts = {
         "copy_us": 0.0,
         "launches": 40,
         "region_runs": 3,
@@ -168,16 +153,12 @@ def host(**more: Any) -> KernelShare:
     return KernelShare(**given | parts | more)
 
 
-def few(bound: str = "memory", **more: Any) -> ProfileReport:
+def few(bound="memory", **more):
     return call(kernels=(seen(200.0, bound_by=bound, bandwidth_share=0.6),), **more)
 
 
-def precision(**more: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "matmul_tf32": False,
-        "convolution_tf32": True,
-        "capabilities": ((8, 0),),
-    }
+def precision(**more):
+    given = {"matmul_tf32": False, "convolution_tf32": True, "capabilities": ((8, 0),)}
     return {"float32_precision": Float32Precision(**given | more)}
 
 
@@ -217,7 +198,7 @@ UNSTEADY = DEVICE.replace(is_steady=False)
 UNSEEN = {"kernels_us": None, "rest_us": None}
 
 
-def test_what_a_call_is_bound_by_and_what_helps(snapshot: SnapshotAssertion) -> None:
+def test_what_a_call_is_bound_by_and_what_helps(snapshot):
     regimes = {
         "the device waits": regime(few(), host()),
         # What the host does outside of compiled code can be waiting for the device.

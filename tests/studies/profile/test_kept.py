@@ -1,7 +1,5 @@
 """A profile that was made before can be shown again, in any format."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -20,7 +18,7 @@ RECORDING = RECORDED_LOGS / "2.13.0" / "break_in_try"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A recording with a profile."""
     folder = Path(shutil.copytree(RECORDING, tmp_path / "recording"))
     (folder / PROFILE_FILE).write_text(json_of(profiled()))

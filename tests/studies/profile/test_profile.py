@@ -1,16 +1,12 @@
 """A profile of a real program, beside what torch itself says of the same program."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.profile import ProfileReport, ProfileResult
-from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.profile import ProfileResult
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.studies.profile.report import profile_report
 from graphdoctor.trace.grammar import LogDamage, read_records
@@ -86,7 +82,7 @@ print(json.dumps(collections.Counter(child.name for graph in graphs for child in
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("profile")
     (folder / "caches").mkdir()
     measured = Measured(kernels=True, memory=True, profile=str(folder / "caches"))
@@ -95,18 +91,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def recorded(folder: Path) -> Recording:
+def recorded(folder):
     return read_recording(folder / "recording")
 
 
 @pytest.fixture(scope="module")
-def report(recorded: Recording, folder: Path) -> ProfileReport:
+def report(recorded, folder):
     return profile_report(recorded, diagnosed(recorded, root=folder), version="0")
 
 
-def stacks_of_torch(folder: Path) -> dict[str, set[int]]:
+def stacks_of_torch(folder):
     """For each call of a kernel, the lines that torch's own record of the forward graphs names."""
-    found: dict[str, set[int]] = {}
+    found = {}
     name = "inductor_provenance_tracking_kernel_stack_traces"
     for log in find_logs(folder / "recording" / TRACE_FOLDER):
         with log.open() as lines:
@@ -119,16 +115,14 @@ def stacks_of_torch(folder: Path) -> dict[str, set[int]]:
     return found
 
 
-def test_the_lines_of_each_kernel_are_those_that_torch_names(
-    report: ProfileReport, folder: Path
-) -> None:
+def test_the_lines_of_each_kernel_are_those_that_torch_names(report, folder):
     torchs = stacks_of_torch(folder)
     compiled = [kernel for kernel in report.kernels if kernel.graph is not None]
     assert len(compiled) > 5
     for kernel in compiled:
         name = re.sub(r"^graph_\d+_", "", kernel.name)
         assert {line.line for line in kernel.lines} <= torchs[name], name
-    by_name: dict[str, set[int]] = {}
+    by_name = {}
     for kernel in compiled:
         by_name.setdefault(re.sub(r"^graph_\d+_", "", kernel.name), set()).update(
             line.line for line in kernel.lines
@@ -138,18 +132,16 @@ def test_the_lines_of_each_kernel_are_those_that_torch_names(
 
 
 @pytest.fixture(scope="module")
-def independent(folder: Path) -> list[str]:
+def independent(folder):
     """What a script of one's own prints."""
     script = folder / "independent.py"
     script.write_text(INDEPENDENT)
     return run_script(script, cwd=folder, env=clean_environment()).stdout.splitlines()
 
 
-def test_kernels_run_as_often_as_torchs_profiler_says(
-    report: ProfileReport, independent: list[str]
-) -> None:
+def test_kernels_run_as_often_as_torchs_profiler_says(report, independent):
     counted = Counter(json.loads(independent[-1]))
-    ours: Counter[str] = Counter()
+    ours = Counter()
     for kernel in report.kernels:
         if kernel.graph is not None:
             ours[kernel.name.replace("extern_kernels.", "aten::")] += kernel.calls
@@ -157,7 +149,7 @@ def test_kernels_run_as_often_as_torchs_profiler_says(
     assert {name: counted[name] for name in ours} == dict(ours)
 
 
-def test_all_time_of_kernels_is_somebodys(report: ProfileReport) -> None:
+def test_all_time_of_kernels_is_somebodys(report):
     assert report.kernels_us == pytest.approx(sum(kernel.time_us for kernel in report.kernels))
     in_lines = sum(line.forward_us + line.backward_us for line in report.lines)
     assert in_lines + (report.unattributed_us or 0) == pytest.approx(report.kernels_us)
@@ -166,7 +158,7 @@ def test_all_time_of_kernels_is_somebodys(report: ProfileReport) -> None:
     )
 
 
-def test_the_page_has_each_line_and_each_kernels_code(folder: Path) -> None:
+def test_the_page_has_each_line_and_each_kernels_code(folder):
     recorded = read_recording(folder / "recording", picture=True)
     shown = profile_report(recorded, diagnosed(recorded, root=folder), version="0")
     texts = dict(enumerate(PROGRAM.splitlines(), start=1))
@@ -192,7 +184,7 @@ def test_the_page_has_each_line_and_each_kernels_code(folder: Path) -> None:
         assert kernel_name(kernel) in page
 
 
-def test_shares_are_parts_of_what_the_device_reaches(report: ProfileReport) -> None:
+def test_shares_are_parts_of_what_the_device_reaches(report):
     device = report.calibration
     assert device.copy_gb_per_s > 0
     assert device.matmul_tflops_per_s.keys() == {"float32"}

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.picture import Picture, SourceText
-from graphdoctor.facts.profile import MemoryTrial, MemoryUse
+from graphdoctor.facts.profile import MemoryUse
 from graphdoctor.facts.profiled import (
     ACTIVATION_BUDGET,
-    InductorGraph,
     InductorRun,
     KeptTensor,
     MeasuredMemory,
     Partition,
-    Profiled,
 )
-from graphdoctor.facts.recording import Recording, SteadyCall
+from graphdoctor.facts.recording import SteadyCall
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.profile.profile import memory_trial, try_keeping_less
 from graphdoctor.studies.profile.report import (
-    Shared,
     fusion_of,
     memory_use,
     module_roots,
@@ -43,7 +38,7 @@ from tests.factories import record as broken_at
 from tests.studies.profile.facts import code, graph, operation, profiled, ran
 
 
-def shared(kernels, *graphs) -> Shared:
+def shared(kernels, *graphs):
     return share_out(profiled(kernels, *graphs), 100.0, {})
 
 
@@ -171,9 +166,9 @@ def test_what_a_decorator_wraps_around_a_forward_is_no_module(qualname, text, ro
 # Memory.
 
 
-def kept(name: str, line: int | None = 1, **more: Any) -> KeptTensor:
+def kept(name, line=1, **more):
     """100 float32 elements that are cheap to compute again."""
-    given: dict[str, Any] = {
+    given = {
         "operation": "aten.gelu.default",
         "tensor": "f32[100]",
         "bytes": 400,
@@ -184,11 +179,11 @@ def kept(name: str, line: int | None = 1, **more: Any) -> KeptTensor:
     return KeptTensor(**{"name": name} | given | more)
 
 
-def argument(name: str) -> KeptTensor:
+def argument(name):
     return kept(name, None, operation=None, is_argument=True, is_cheap=None)
 
 
-def cut(number: int, *saved: KeptTensor, **recomputed: int) -> InductorGraph:
+def cut(number, *saved, **recomputed):
     """A graph with a backward graph."""
     counts = {f"aten.{name}.default": count for name, count in recomputed.items()}
     return graph(
@@ -199,7 +194,7 @@ def cut(number: int, *saved: KeptTensor, **recomputed: int) -> InductorGraph:
     )
 
 
-def measured(**more: Any) -> MeasuredMemory:
+def measured(**more):
     given = {
         "peak_of": "process",
         "before_bytes": 5000,
@@ -210,13 +205,13 @@ def measured(**more: Any) -> MeasuredMemory:
     return MeasuredMemory(**given | more)
 
 
-def use(found: Profiled, memory: MeasuredMemory | None) -> MemoryUse:
+def use(found, memory):
     known = memory_use(found, memory, {}, has_backward=True)
     assert known is not None
     return known
 
 
-def test_equal_tensors_of_one_line_are_one_with_a_count() -> None:
+def test_equal_tensors_of_one_line_are_one_with_a_count():
     saved = [
         kept(f"gelu_{number}", 7, module=f"L['self'].layers.{number}.mlp") for number in range(3)
     ]
@@ -234,7 +229,7 @@ def test_equal_tensors_of_one_line_are_one_with_a_count() -> None:
     assert (found.saved[0].operation, found.saved[0].compile_id) == ("aten.gelu", "0/0")
 
 
-def test_a_graph_that_runs_twice_keeps_twice_as_much() -> None:
+def test_a_graph_that_runs_twice_keeps_twice_as_much():
     runs = [InductorRun(graph=0, phase="forward", us=1.0)] * 2
     found = use(profiled((), cut(0, kept("gelu"), gelu=2), runs=runs), measured(saved_bytes=800))
     assert [(each.count, each.bytes) for each in found.saved] == [(2, 800)]
@@ -245,7 +240,7 @@ def test_a_graph_that_runs_twice_keeps_twice_as_much() -> None:
     )
 
 
-def test_what_no_graph_keeps_is_left_over() -> None:
+def test_what_no_graph_keeps_is_left_over():
     found = use(
         profiled((), cut(0, kept("gelu")), cut(1, kept("gelu", 2))), measured(saved_bytes=1000)
     )
@@ -254,7 +249,7 @@ def test_what_no_graph_keeps_is_left_over() -> None:
     assert (unknown.saved[0].bytes, unknown.unlisted_bytes) == (None, None)
 
 
-def test_the_smaller_budget_is_what_is_left_without_cheap_ones() -> None:
+def test_the_smaller_budget_is_what_is_left_without_cheap_ones():
     costly = kept("addmm", 2, operation="aten.addmm.default", is_cheap=False, bytes=800)
     values = [
         profiled((), cut(0, *saved, argument("primals_1"))).smaller_budget.value
@@ -267,7 +262,7 @@ def test_the_smaller_budget_is_what_is_left_without_cheap_ones() -> None:
 
 
 @for_each("gap_us, is_said", [(60.0, True), (21_000.0, False)])
-def test_no_cost_is_more_than_the_call(gap_us: float, is_said: bool) -> None:
+def test_no_cost_is_more_than_the_call(gap_us, is_said):
     facts = recording(breaks=(broken_at(entry(12, "print(x)")),)).replace(
         profiled=profiled(()), steady_call=SteadyCall(call_us=30_000.0, runs=())
     )
@@ -295,20 +290,14 @@ BEFORE = MemoryUse(
 BUDGET = Setting(name=ACTIVATION_BUDGET, value=0.5)
 
 
-def times(ratio: float, low: float | None = None) -> PairedTime:
+def times(ratio, low=None):
     ends = {"ratio_low": ratio - 0.01 if low is None else low, "ratio_high": ratio + 0.01}
     return PairedTime(
         backend="inductor", before_us=100.0, after_us=100.0 * ratio, ratio=ratio, turns=8, **ends
     )
 
 
-def tried(
-    saved: int | None,
-    ratio: PairedTime | None = None,
-    *,
-    is_same: bool | None = True,
-    reason: str | None = None,
-) -> MemoryTrial:
+def tried(saved, ratio=None, *, is_same=True, reason=None):
     after = MeasuredMemory(
         peak_of="allocator",
         before_bytes=0,
@@ -335,7 +324,7 @@ def tried(
         (tried(500, reason="the call is too short to time"), "failed"),
     ],
 )
-def test_it_pays_if_it_saves_more_than_it_costs(trial: MemoryTrial, outcome: str) -> None:
+def test_it_pays_if_it_saves_more_than_it_costs(trial, outcome):
     assert trial.outcome == outcome
     assert trial.what == "torch._functorch.config.activation_memory_budget = 0.5"
 
@@ -345,16 +334,16 @@ class FakeReference:
 
     wrong: tuple[str, ...] = ()
 
-    def __init__(self, *_given: object, **_more: object) -> None:
+    def __init__(self, *_given, **_more):
         pass
 
-    def replay(self, *_given: object, **_more: object) -> Recording:
+    def replay(self, *_given, **_more):
         half = MeasuredMemory(
             peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None
         )
         return factories.recording().replace(memory=half)
 
-    def judge(self, _found: object, _program: object, name: str, **_more: object) -> Verdict:
+    def judge(self, _found, _program, name, **_more):
         return Verdict(
             name not in self.wrong,
             None,
@@ -373,13 +362,8 @@ class FakeReference:
     ],
 )
 def test_a_setting_is_blamed_only_for_its_own_differences(
-    wrong: tuple[str, ...],
-    draws_random: bool,
-    outcome: str,
-    is_same: bool | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    wrong, draws_random, outcome, is_same, tmp_path, monkeypatch
+):
     monkeypatch.setattr(FakeReference, "wrong", wrong)
     monkeypatch.setattr("graphdoctor.studies.profile.profile.Reference", FakeReference)
     monkeypatch.setattr(

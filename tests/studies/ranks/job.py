@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 
 class Net(torch.nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.linear = torch.nn.Linear(8, 8)
         self.scale = 1
@@ -22,10 +22,10 @@ class Head(torch.nn.Module):
         return x.relu()
 
 
-def main(what: str) -> None:
+def main(what):
     dist.init_process_group("gloo")
     is_other = dist.get_rank() == 1
-    model: torch.nn.Module = Net()
+    model = Net()
     if not (what == "silent" and is_other):
         model = torch.compile(model, backend="eager")
     head = torch.compile(Head(), backend="eager")

@@ -1,15 +1,12 @@
 """Reports of ranks and jobs, made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING
-from typing import Any
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.evidence import CompileMark
 from graphdoctor.facts.fixes import Fix
-from graphdoctor.facts.job import Job, RankCompile, RankReport
+from graphdoctor.facts.job import RankCompile, RankReport
 from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry
@@ -20,9 +17,7 @@ NO_COUNTS = {
 }
 
 
-def compiled(
-    compile_id: str = "0/0", function: str = "Net.forward", line: int = 10, **values: Any
-) -> RankCompile:
+def compiled(compile_id="0/0", function="Net.forward", line=10, **values):
     """A compile; values are those of the compile or of its mark."""
     marked = {
         name: values.pop(name) for name in list(values) if name in CompileMark.__dataclass_fields__
@@ -48,7 +43,7 @@ def compiled(
     )
 
 
-def rank(number: int, *compiles: RankCompile, **values: Any) -> RankReport:
+def rank(number, *compiles, **values):
     """The report of a rank with these compiles."""
     durations = [found.duration_s for found in compiles]
     summary = Counts(
@@ -76,7 +71,7 @@ def rank(number: int, *compiles: RankCompile, **values: Any) -> RankReport:
     )
 
 
-def found(code: str = "GD202", line: int = 12, **values: Any) -> Finding:
+def found(code="GD202", line=12, **values):
     """A finding with a suggestion."""
     fix = Fix(
         title="Compile with dynamic shapes from the start", kind="call", snippet="dynamic=True"
@@ -102,7 +97,7 @@ SIZES = {"graph": "other", "guards": "other"}
 """Marks of a compile with other sizes."""
 
 
-def uneven(count: int, *, others: range, causes: int = 1) -> Job:
+def uneven(count, *, others, causes=1):
     """A job in which some ranks recompile for another size, and one compile after that has other
     sizes there.
 
@@ -130,7 +125,7 @@ def uneven(count: int, *, others: range, causes: int = 1) -> Job:
     return job(*reports, recording="logs")
 
 
-def job(*reports: RankReport, **values: Any) -> Job:
+def job(*reports, **values):
     """The job of these ranks."""
     return job_of(
         reports,

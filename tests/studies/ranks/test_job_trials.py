@@ -1,10 +1,7 @@
 """What a trial of a job shows: verdicts, losses, times."""
 
-from __future__ import annotations
-
 from graphdoctor.facts.counts import Steps
 from graphdoctor.facts.fixes import Fix
-from graphdoctor.facts.job import Job
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.distributed import finding_of_job
@@ -17,7 +14,7 @@ SETTING = Setting(name="torch._dynamo.config.optimize_ddp", value=False)
 REMEDY = Remedy("setting", "Compile it in one graph", ("GD130",), SETTING)
 
 
-def ran(*codes: str, losses: tuple[float, ...] = (1.0, 0.5), step_us: float = 100.0) -> Job:
+def ran(*codes, losses=(1.0, 0.5), step_us=100.0):
     """A job of two ranks with these findings."""
     steps = Steps(count=9, intervals_us=(step_us,) * 8, losses=losses)
     findings = tuple(found(code, fingerprint=code) for code in codes)
@@ -44,17 +41,17 @@ def verdict(now, *, status=0, before=None, after=None):
         (None, {}, 0, "failed"),
     ],
 )
-def test_verdict_goes_by_gone_findings_and_losses(now, around, status, said) -> None:
+def test_verdict_goes_by_gone_findings_and_losses(now, around, status, said):
     assert verdict(now, status=status, **around).verdict == said
 
 
-def test_a_trial_says_what_is_gone_and_how_losses_differ() -> None:
+def test_a_trial_says_what_is_gone_and_how_losses_differ():
     trial = verdict(ran())
     assert (trial.verdict, trial.gone) == ("verified", ("GD130",))
     assert (trial.loss_count, trial.loss_difference) == (4, 0.0)
 
 
-def test_step_is_faster_only_beyond_untouched_variation() -> None:
+def test_step_is_faster_only_beyond_untouched_variation():
     steady = verdict(ran(step_us=50), after=ran("GD130", step_us=104))
     assert steady.speedup == (2.0, 2.08)
     assert steady.notable < 2
@@ -62,7 +59,7 @@ def test_step_is_faster_only_beyond_untouched_variation() -> None:
     assert noisy.notable > noisy.speedup[0]
 
 
-def test_each_setting_is_tried_once_and_output_droppers_never() -> None:
+def test_each_setting_is_tried_once_and_output_droppers_never():
     fixes = (
         Fix(title="One graph", kind="config", setting=SETTING),
         Fix(
@@ -76,7 +73,7 @@ def test_each_setting_is_tried_once_and_output_droppers_never() -> None:
     assert [(one.setting, one.codes) for one in remedies] == [(SETTING, ("GD130", "GD403"))]
 
 
-def test_dynamic_true_is_tried_by_its_equivalent_setting() -> None:
+def test_dynamic_true_is_tried_by_its_equivalent_setting():
     fix = compile_argument(
         "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source=""
     )

@@ -1,15 +1,11 @@
 """Real jobs of two ranks over gloo: what the report says, against what each rank did."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,11 +16,11 @@ LAUNCHER = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 GRAPHDOCTOR = [sys.executable, "-m", "graphdoctor"]
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(**more):
     return {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
 
 
-def run_job(what: str, folder: Path) -> int:
+def run_job(what, folder):
     """Run it under graphdoctor, which writes its report."""
     command = [
         *GRAPHDOCTOR,
@@ -49,7 +45,7 @@ def run_job(what: str, folder: Path) -> int:
     return ended.returncode
 
 
-def trace_job(what: str, folder: Path) -> int:
+def trace_job(what, folder):
     """Run it as anyone would, with torch's own logs."""
     command = [sys.executable, *LAUNCHER, str(SCRIPT), what]
     env = environment(TORCH_TRACE=str(folder / what))
@@ -59,7 +55,7 @@ def trace_job(what: str, folder: Path) -> int:
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+def jobs(tmp_path_factory):
     """The reports of jobs, those of our own recordings and, after ``log:``, of torch's logs."""
     folder = tmp_path_factory.mktemp("jobs")
     with ThreadPoolExecutor(2) as pool:

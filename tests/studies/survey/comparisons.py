@@ -1,10 +1,5 @@
 """Comparisons of surveys made by hand."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from graphdoctor.facts.survey_comparison import SurveyComparison
 from graphdoctor.studies.survey.comparison import compare_surveys
 from tests.studies.survey.reports import cause, failed, report, row
 
@@ -13,7 +8,7 @@ HELPER = cause(
 )
 
 
-def changed(**more: Any) -> SurveyComparison:
+def changed(**more):
     """Something of each verdict, under one variant and under two."""
     before = [
         *(
@@ -62,10 +57,7 @@ def changed(**more: Any) -> SurveyComparison:
         row("mamba"),
         failed("added", "eager_failed", error="a bug of its own"),
     ]
-    given: dict[str, Any] = {
-        "version": "0.2.0",
-        "paths": ("last-week.parquet", "this-week.parquet"),
-    }
+    given = {"version": "0.2.0", "paths": ("last-week.parquet", "this-week.parquet")}
     return compare_surveys(
         report(before),
         report(after, started="2026-11-30T01:20:00Z", options={"bench": True, "timeout_s": 900.0}),

@@ -1,19 +1,14 @@
 """Surveys made by hand."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow, SurveyVariant
 from graphdoctor.studies.survey.summary import summarize
 
 STARTED = "2026-11-23T01:20:00Z"
 
 
-def cause(**more: Any) -> SurveyCause:
+def cause(**more):
     """``.item()`` in a helper that many models share."""
-    given: dict[str, Any] = {
+    given = {
         "code": "GD101",
         "rule": "tensor-item",
         "severity": "warning",
@@ -30,9 +25,9 @@ def cause(**more: Any) -> SurveyCause:
     return SurveyCause(**given | more)
 
 
-def export_stop(**more: Any) -> SurveyCause:
+def export_stop(**more):
     """An output that ``torch.export`` doesn't know."""
-    given: dict[str, Any] = {
+    given = {
         "code": "GD601",
         "rule": "export-type",
         "severity": "error",
@@ -46,9 +41,9 @@ def export_stop(**more: Any) -> SurveyCause:
     return cause(**given | more)
 
 
-def row(name: str = "bert", variant: str = "default", **more: Any) -> SurveyRow:
+def row(name="bert", variant="default", **more):
     """A target that compiles and is faster."""
-    given: dict[str, Any] = {
+    given = {
         "name": name,
         "target": f"models/{name}.py",
         "family": "text",
@@ -86,7 +81,7 @@ def row(name: str = "bert", variant: str = "default", **more: Any) -> SurveyRow:
     return SurveyRow(**given | more)
 
 
-def failed(name: str, status: str, **more: Any) -> SurveyRow:
+def failed(name, status, **more):
     """A row without numbers."""
     unknown = dict.fromkeys(
         [
@@ -114,7 +109,7 @@ def failed(name: str, status: str, **more: Any) -> SurveyRow:
     return row(name, **{**unknown, "status": status, **more})
 
 
-def report(rows: Sequence[SurveyRow] | None = None, **more: Any) -> SurveyReport:
+def report(rows=None, **more):
     """Two ways to compile five models of two families."""
     rows = tuple(_rows() if rows is None else rows)
     variants = (
@@ -123,7 +118,7 @@ def report(rows: Sequence[SurveyRow] | None = None, **more: Any) -> SurveyReport
             name="dynamic", settings={"backend": "inductor", "dynamic": True}, torch="2.13.0+cpu"
         ),
     )
-    given: dict[str, Any] = {
+    given = {
         "graphdoctor_version": "0.2.0",
         "name": "nightly",
         "started": STARTED,
@@ -138,7 +133,7 @@ def report(rows: Sequence[SurveyRow] | None = None, **more: Any) -> SurveyReport
     return SurveyReport(**given | more)
 
 
-def _rows() -> Sequence[SurveyRow]:
+def _rows():
     broken = {"break_sites": 1, "graphs": 3, "coverage": 0.62, "causes": (cause(),)}
     raised = {
         "stage": "inductor",

@@ -1,7 +1,5 @@
 """Two surveys side by side: what is a regression, what isn't, and what can't be told."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """What a survey is asked for, spelled out."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

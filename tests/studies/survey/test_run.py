@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +127,17 @@ def _run(
     return run_survey(survey, Settings().store, executor, Share(None), looks, resume=resume)
 
 
+def _passes(*_):
+    return {"status": "ok"}
+
+
+def _resumed(**more):
+    """The pieces that run again when a survey is resumed."""
+    executor = Answers(_passes)
+    _run(None, executor=executor, resume=True, **more)
+    return executor.worked
+
+
 def _statuses(report):
     return {one.name: one.status for one in report.rows}
 
@@ -167,7 +178,7 @@ def test_an_interrupted_survey_keeps_what_was_finished_and_goes_on():
     found = _run(answer)
     assert found.is_interrupted
     assert (_statuses(found.report), found.report.planned) == ({"a": "ok"}, 3)
-    executor = Answers(lambda *_: {"status": "ok"})
+    executor = Answers(_passes)
     again = _run(None, executor=executor, resume=True)
     assert executor.worked == ["b", "c"]
     assert (again.folder, again.report.kept) == (found.folder, 1)
@@ -175,23 +186,18 @@ def test_an_interrupted_survey_keeps_what_was_finished_and_goes_on():
 
 
 def test_half_a_line_is_a_piece_that_is_missing():
-    folder = _run(lambda *_: {"status": "ok"}).folder
+    folder = _run(_passes).folder
     rows = folder / ROWS_FILE
     rows.write_bytes(rows.read_bytes()[:-20])
     assert _statuses(report_of(folder)) == {"a": "ok", "b": "ok"}
-    executor = Answers(lambda *_: {"status": "ok"})
-    _run(None, executor=executor, resume=True)
-    assert executor.worked == ["c"]
+    assert _resumed() == ["c"]
     assert _statuses(report_of(folder)) == dict.fromkeys(NAMES, "ok")
 
 
 def test_resume_runs_what_would_come_out_otherwise():
-    _run(lambda *_: {"status": "ok"})
-    executor = Answers(lambda *_: {"status": "ok"})
-    _run(None, executor=executor, resume=True, names=("a", "d"))
-    assert executor.worked == ["d"]
-    _run(None, executor=executor, resume=True, names=("a", "d"), bench=True)
-    assert executor.worked == ["d", "a", "d"]
+    _run(_passes)
+    assert _resumed(names=("a", "d")) == ["d"]
+    assert _resumed(names=("a", "d"), bench=True) == ["a", "d"]
 
 
 def test_resume_runs_a_piece_whose_file_changed(tmp_path):
@@ -200,35 +206,27 @@ def test_resume_runs_a_piece_whose_file_changed(tmp_path):
 
     class WithFiles(Answers):
         def run(self, work, pieces, **more):
+            files = {"net.py": file_digest(path)}
             for index, result in super().run(work, pieces, **more):
-                yield (
-                    index,
-                    PieceResult(result.row, result.plan, files={"net.py": file_digest(path)}),
-                )
+                yield index, replace(result, files=files)
 
-    _run(None, executor=WithFiles(lambda *_: {"status": "ok"}), names=("a",))
-    executor = Answers(lambda *_: {"status": "ok"})
-    _run(None, executor=executor, names=("a",), resume=True)
-    assert executor.worked == []
+    _run(None, executor=WithFiles(_passes), names=("a",))
+    assert _resumed(names=("a",)) == []
     path.write_text("two")
-    _run(None, executor=executor, names=("a",), resume=True)
-    assert executor.worked == ["a"]
+    assert _resumed(names=("a",)) == ["a"]
 
 
 @for_each("status, worked", [("timeout", True), ("out_of_memory", True), ("wrong", False)])
 def test_resume_with_another_limit_runs_what_reached_it(status, worked):
     _run(lambda *_: {"status": status}, names=("a",), retries=0, timeout=5.0)
-    executor = Answers(lambda *_: {"status": "ok"})
-    _run(None, executor=executor, names=("a",), resume=True, timeout=5.0)
-    assert executor.worked == []
-    _run(None, executor=executor, names=("a",), resume=True, timeout=50.0)
-    assert bool(executor.worked) is worked
+    assert _resumed(names=("a",), timeout=5.0) == []
+    assert bool(_resumed(names=("a",), timeout=50.0)) is worked
 
 
 def test_a_shard_goes_on_with_its_own_rows():
-    first = _run(lambda *_: {"status": "ok"}, shard=(1, 2))
-    other = _run(lambda *_: {"status": "ok"}, shard=(2, 2))
-    executor = Answers(lambda *_: {"status": "ok"})
+    first = _run(_passes, shard=(1, 2))
+    other = _run(_passes, shard=(2, 2))
+    executor = Answers(_passes)
     again = _run(None, executor=executor, shard=(1, 2), resume=True)
     assert (executor.worked, again.folder) == ([], first.folder)
     assert _statuses(again.report) == {"a": "ok", "c": "ok"}
@@ -240,7 +238,7 @@ def test_a_shard_goes_on_with_its_own_rows():
 
 
 def test_a_survey_that_another_process_writes_is_left_alone():
-    folder = _run(lambda *_: {"status": "ok"}).folder
+    folder = _run(_passes).folder
     with (folder / "survey.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(GraphDoctorError, match="Another survey is running in"):
@@ -268,7 +266,7 @@ def test_full_disk_is_reported_and_finished_pieces_kept(monkeypatch):
 
     monkeypatch.setattr(SurveyFolder, "add", add)
     with pytest.raises(GraphDoctorError) as caught:
-        _run(lambda *_: {"status": "ok"})
+        _run(_passes)
     assert (
         "can't be written: No space left on device. 2 finished pieces of this run are kept"
         in caught.value.message
@@ -277,7 +275,7 @@ def test_full_disk_is_reported_and_finished_pieces_kept(monkeypatch):
 
 
 def test_last_survey_and_last_recording_are_separate():
-    folder = _run(lambda *_: {"status": "ok"}).folder
+    folder = _run(_passes).folder
     store = Settings().store
     time.sleep(0.01)
     made = store.create("model")
@@ -289,7 +287,7 @@ def test_last_survey_and_last_recording_are_separate():
 
 def test_pieces_without_a_device_see_gpus_unless_forbidden():
     def shares(**measured):
-        executor = Answers(lambda *_: {"status": "ok"})
+        executor = Answers(_passes)
         _run(None, executor=executor, **measured)
         return executor.shares
 
@@ -320,7 +318,7 @@ def test_a_survey_in_which_nothing_loads_failed():
 # Pieces.
 
 
-def _piece(target: str, **more) -> SurveyPiece:
+def _piece(target, **more):
     values = {
         "name": "net",
         "family": None,
@@ -472,7 +470,7 @@ def test_process_end_decides_the_outcome_of_a_piece(exit_, status, stage):
     assert (found.status, found.stage) == (status, stage)
 
 
-def _frames(*folders: str) -> str:
+def _frames(*folders):
     return "Traceback (most recent call last):\n" + "".join(
         f'  File "/site/torch/{folder}/x.py", line 1, in f\n    g()\n' for folder in folders
     )

@@ -1,7 +1,5 @@
 """Rows added up."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

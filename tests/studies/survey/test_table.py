@@ -1,14 +1,10 @@
 """Surveys as Parquet files, and read back."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import orjson
 import pyarrow
@@ -20,7 +16,7 @@ from hypothesis import strategies as st
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import SCHEMA_VERSION
 from graphdoctor.facts.reading import json_of
-from graphdoctor.facts.survey import SURVEY_STATUSES, SurveyCause, SurveyRow
+from graphdoctor.facts.survey import SURVEY_STATUSES
 from graphdoctor.studies.survey.run import is_survey, read_survey
 from graphdoctor.studies.survey.table import COLUMNS, read_parquet, render_survey_csv, write_parquet
 from tests.each import for_each
@@ -32,7 +28,7 @@ _NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 _FLAG = st.none() | st.booleans()
 
 
-def _causes() -> st.SearchStrategy[SurveyCause]:
+def _causes():
     return st.builds(
         cause,
         code=_TEXT,
@@ -49,7 +45,7 @@ def _causes() -> st.SearchStrategy[SurveyCause]:
     )
 
 
-def _rows() -> st.SearchStrategy[SurveyRow]:
+def _rows():
     return st.builds(
         row,
         name=_TEXT,
@@ -76,17 +72,17 @@ def _rows() -> st.SearchStrategy[SurveyRow]:
     )
 
 
-def _table(content: bytes) -> pyarrow.Table:
+def _table(content):
     return pyarrow.parquet.read_table(io.BytesIO(content))
 
 
-def _with(tmp_path: Path, table: pyarrow.Table, name: str = "survey.parquet") -> Path:
+def _with(tmp_path, table, name="survey.parquet"):
     path = tmp_path / name
     pyarrow.parquet.write_table(table, path)
     return path
 
 
-def _with_metadata(tmp_path: Path, **changed: Any) -> Path:
+def _with_metadata(tmp_path, **changed):
     table = _table(write_parquet(report()))
     own = json.loads(table.schema.metadata[b"graphdoctor"]) | changed
     return _with(
@@ -297,7 +293,7 @@ def test_what_is_read_has_the_declared_type():
 # CSV.
 
 
-def read(*rows: SurveyRow) -> list[dict[str, str]]:
+def read(*rows):
     text = render_survey_csv(report(rows))
     assert len(text.splitlines()) == len(rows) + 1
     return list(csv.DictReader(io.StringIO(text)))
