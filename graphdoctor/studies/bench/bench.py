@@ -232,7 +232,9 @@ class _Bench:
 
     def _variant(self, way: Way, reference: Reference) -> Variant:
         variant, noise = self.ways.variant(way), self.ways.noise
-        if variant.status == "skipped" or way.was_stopped:
+        # What took too long or too much memory would do so once more.
+        was_stopped = way.ended is not None and way.ended.reason in ("timeout", "killed")
+        if variant.status == "skipped" or was_stopped:
             return variant
         self.ways.say(f"looking into {way.name}")
         # They are measured one after the other, so what a busy machine does to one of them is no

@@ -100,11 +100,6 @@ class Way:
         return start is not None and not start["is_steady"]
 
     @property
-    def was_stopped(self) -> bool:
-        """Return whether it took too long or too much memory: running it once more would, too."""
-        return self.ended is not None and self.ended.reason in ("timeout", "killed")
-
-    @property
     def failure(self) -> str:
         """The reason why it wasn't timed, as a clause."""
         start = self.warm or self.cold
@@ -141,11 +136,6 @@ class Way:
     def uses_cuda(self) -> bool:
         """Return whether its process uses a GPU."""
         return self.warm is not None and self.warm["uses_cuda"]
-
-    @property
-    def waits_for_host(self) -> bool:
-        """Return whether a GPU clearly works for less time than its calls take."""
-        return self.device_us is not None and self.device_us < HOST_BOUND * (self.call_us or 0.0)
 
 
 @dataclass
@@ -280,8 +270,13 @@ class SideBySide:
             self.end(group)
         if self.eager.uses_cuda:
             self._profile_devices([self.eager])
-        is_of_best = any(way.waits_for_host for way in (self.eager, *ways))
-        for way in (self.eager, *ways):
+        timed = (self.eager, *ways)
+        # A GPU clearly works for less time than calls take.
+        is_of_best = any(
+            way.device_us is not None and way.device_us < HOST_BOUND * (way.call_us or 0.0)
+            for way in timed
+        )
+        for way in timed:
             way.is_of_best = is_of_best
 
     def time(self, ways: Sequence[Way], *, is_precise: bool = False) -> None:
