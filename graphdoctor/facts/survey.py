@@ -2,7 +2,7 @@
 
 A **piece** is one target with one variant; what came of it is a ``SurveyRow``. ``SurveyReport`` is
 the JSON document of ``graphdoctor survey``; the same rows are a Parquet file
-(``studies/survey/columns.py``).
+(``studies/survey/table.py``).
 """
 
 from __future__ import annotations
