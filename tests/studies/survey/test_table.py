@@ -273,10 +273,6 @@ _PYTHON = {
 }
 
 
-def _values(row):
-    return {column.name: column.read(row) for column in COLUMNS}
-
-
 def test_the_promised_columns_come_first_in_order():
     assert [column.name for column in COLUMNS][: len(_FIRST)] == _FIRST
 
