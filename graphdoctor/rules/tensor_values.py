@@ -16,11 +16,15 @@ from graphdoctor.rules.toolkit import (
     shortened,
 )
 
-_INSTEAD = {
+_KEPT = {
     **{name: f"Keep the tensor: drop `.{name}()`" for name in ("item", "tolist")},
     **{name: f"Keep the tensor: drop the call of `{name}`" for name in ("float", "bool")},
-    "is_nonzero": "Compare in the graph: `t != 0`",
     "int": "Keep the tensor, with `.long()` instead of `int`",
+}
+"""Replacement of a read whose tensor can stand in its place where it's only computed with."""
+_INSTEAD = {
+    **_KEPT,
+    "is_nonzero": "Compare in the graph: `t != 0`",
     "equal": "Compare in the graph: `(a == b).all()`",
     "allclose": "Compare in the graph: `torch.isclose(a, b).all()`",
     "one_hot": "Pass `num_classes` to `one_hot`, as a number",
@@ -185,6 +189,7 @@ def _keep(site: BreakSite, around: set[str]) -> str:
                 and (why := without_value(kept, shortened(ast.unparse(kept.test)))) is not None
             ):
                 return why
+    only = ""
     match site.node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             instead = f"Use `torch.logical_not({shortened(ast.unparse(operand))})` instead of `not`"
@@ -197,9 +202,9 @@ def _keep(site: BreakSite, around: set[str]) -> str:
             instead = _INSTEAD.get(
                 last, "Keep the value in a tensor and use torch operations on it"
             )
+            only = ", if only tensor arithmetic uses it" if last in _KEPT else ""
             if of == "math" and (known := _IN_TORCH.get(last, last)):
                 instead = f"Use `torch.{known}` instead of `{name}`"
-    only = ", if only tensor arithmetic uses it" if instead.startswith("Keep the tensor") else ""
     choice = ", and choose by it with `torch.where`" if "if" in around else only
     return instead + (", in an `assert` of one condition" if "check" in around else choice)
 
