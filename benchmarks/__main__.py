@@ -48,8 +48,8 @@ PARTS = (
 )
 _OF_RECORDINGS = {"overhead", "startup"}
 _ASKED_FOR = {"reach", "merged", "gpu", "counters"}
-"""Parts that only ``--only`` measures: one writes a page, one installs environments, the others need
-a GPU."""
+"""Parts that only ``--only`` measures: one writes a page, one installs environments, the others
+need a GPU."""
 
 
 def main(arguments: list[str] | None = None) -> None:

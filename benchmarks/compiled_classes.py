@@ -147,8 +147,10 @@ TRANSFORMERS: dict[str, Call] = {
     "models.encodec.modeling_encodec:EncodecLSTM": lambda cls: cls(
         SimpleNamespace(num_lstm_layers=1), 8
     )(torch.randn(1, 8, 5)),
-    "models.gemma4_assistant.modeling_gemma4_assistant:Gemma4AssistantMaskedEmbedder": _masked_embedder,
-    "models.gemma4_unified_assistant.modeling_gemma4_unified_assistant:Gemma4UnifiedAssistantMaskedEmbedder": (
+    "models.gemma4_assistant.modeling_gemma4_assistant:Gemma4AssistantMaskedEmbedder": (
+        _masked_embedder
+    ),
+    "models.gemma4_unified_assistant.modeling_gemma4_unified_assistant:Gemma4UnifiedAssistantMaskedEmbedder": (  # noqa: E501
         _masked_embedder
     ),
     "models.nllb_moe.modeling_nllb_moe:NllbMoeExperts": _nllb,

@@ -97,11 +97,13 @@ def measure(*, pairs: int, is_quick: bool, folder: Path) -> list[Share]:
             is_same = _SAME.get(ours["bound_by"], "neither") == theirs.bound_by
             agreed += theirs.us if is_same else 0.0
             lines.append(
-                f"{'same' if is_same else 'OTHER'} {ours['bound_by']} {theirs.bound_by} {theirs.us:.1f} us "
-                f"memory {theirs.memory:.0f}% sm {theirs.compute:.0f}%; copy {_percent(ours, 'bandwidth_share')} "
-                f"products {_percent(ours, 'compute_share')} arithmetic {_percent(ours, 'arithmetic_share')} "
-                f"{ours['time_us'] / ours['calls']:.1f} us, {(ours['bytes'] or 0) / ours['calls'] / 1e6:.1f} MB "
-                f"{ours['kind']} {theirs.name[:60]} {ours['elementwise']}"
+                f"{'same' if is_same else 'OTHER'} {ours['bound_by']} {theirs.bound_by}"
+                f" {theirs.us:.1f} us memory {theirs.memory:.0f}% sm {theirs.compute:.0f}%; copy"
+                f" {_percent(ours, 'bandwidth_share')} products {_percent(ours, 'compute_share')}"
+                f" arithmetic {_percent(ours, 'arithmetic_share')}"
+                f" {ours['time_us'] / ours['calls']:.1f} us,"
+                f" {(ours['bytes'] or 0) / ours['calls'] / 1e6:.1f} MB {ours['kind']}"
+                f" {theirs.name[:60]} {ours['elementwise']}"
             )
         details[target] = [f"calibration: {report['calibration']}", *lines]
     name = "`profile`: time of kernels that wait for what the GPU's counters say"
@@ -117,7 +119,10 @@ def _counted(path: Path, options: Sequence[str], folder: Path) -> list[Counted]:
     """Every kernel of one call by its counters, in order; caches are as the kernels before left
     them.
     """
-    how = "--target-processes application-only --profile-from-start off --clock-control none --cache-control none"
+    how = (
+        "--target-processes application-only --profile-from-start off --clock-control none"
+        " --cache-control none"
+    )
     how += " --csv --page raw --metrics"
     script = [sys.executable, str(_HERE / "counted_call.py"), str(path), *options]
     out = run(

@@ -137,7 +137,8 @@ def main() -> None:
             )
     torches = list(dict.fromkeys(row.torch for row in rows))
     print(
-        "Graph breaks, graphs, compiles and recompiles as torch logs them; ! where graphdoctor differs.\n"
+        "Graph breaks, graphs, compiles and recompiles as torch logs them; ! where graphdoctor"
+        " differs.\n"
     )
     print("| program | " + " | ".join(torches) + " |\n|---|" + "---|" * len(torches))
     for path in paths:
@@ -149,7 +150,8 @@ def main() -> None:
     for torch in torches:
         of_torch = [row for row in rows if row.torch == torch]
         print(
-            f"\ntorch {torch}: {sum(not row.differing for row in of_torch)} of {len(of_torch)} programs agree"
+            f"\ntorch {torch}: {sum(not row.differing for row in of_torch)} of {len(of_torch)}"
+            " programs agree"
         )
     if options.json:
         options.json.write_text(json.dumps([vars(row) for row in rows], indent=1), encoding="utf-8")

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 _DOCTOR: pytest.StashKey[TestDoctor] = pytest.StashKey()
 _MARKER = (
-    "graphdoctor(max_breaks=…, max_recompiles=…, min_coverage=…, own_code=False, config={…}): record what "
-    "torch.compile does in the test and fail the test if it exceeds a limit; config sets torch._dynamo.config values"
+    "graphdoctor(max_breaks=…, max_recompiles=…, min_coverage=…, own_code=False, config={…}):"
+    " record what torch.compile does in the test and fail the test if it exceeds a limit; config"
+    " sets torch._dynamo.config values"
 )
 
 
@@ -29,7 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("graphdoctor").addoption(
         "--graphdoctor-report",
         metavar="DIR",
-        help="write an HTML report to this folder for each failing test that recorded torch.compile",
+        help=(
+            "write an HTML report to this folder for each failing test that recorded torch.compile"
+        ),
     )
 
 

@@ -143,7 +143,10 @@ def without_middle(text: str, most: int = MOST_OF_A_VALUE) -> str:
     if len(text) <= most + _LEAST_LEFT_OUT:
         return text
     tail = most // 4
-    return f"{text[: most - tail]} … {len(text) - most:,} characters left out … {text[len(text) - tail :]}"
+    return (
+        f"{text[: most - tail]} … {len(text) - most:,} characters left out …"
+        f" {text[len(text) - tail :]}"
+    )
 
 
 def factor_text(ratio: float) -> str:

@@ -137,7 +137,9 @@ def call_text(function: str, arguments: Mapping[str, object], *, before: Sequenc
 
 
 def _literal(value: object) -> str:
-    """Return a plain value as source: numbers, strings, None, and lists, tuples and dicts of these."""
+    """Return a plain value as source: numbers, strings, None, and lists, tuples and dicts of
+    these.
+    """
     short = _short(value)
     if len(short) <= _WIDTH - 30:
         return short
@@ -220,7 +222,9 @@ def slots(
 
 
 def tables(module_file: str) -> dict[str, Any]:
-    """Return the tables beside a library's module, from names of parameters to what they are given."""
+    """Return the tables beside a library's module, from names of parameters to what they are
+    given.
+    """
     return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
@@ -270,7 +274,10 @@ _WRONG_SIZES = tuple(
     for pattern in (
         r"size of tensor a \((?P<got>\d+)\) must match the size of tensor b \((?P<wanted>\d+)\)",
         r"shapes cannot be multiplied \(\d+x(?P<got>\d+) and (?P<wanted>\d+)x\d+\)",
-        r"expected input with shape \[\*, (?P<wanted>\d+)\], but got input of size ?\[[\d, ]*?(?P<got>\d+)\]",
+        (
+            r"expected input with shape \[\*, (?P<wanted>\d+)\], but got input of size ?\[[\d,"
+            r" ]*?(?P<got>\d+)\]"
+        ),
         r"to have (?P<wanted>\d+) channels, but got (?P<got>\d+) channels",
         r"expected number of channels in input to be .*? (?P<wanted>\d+)\D+(?P<got>\d+)",
         r"expects? .{0,60}length (?P<wanted>\d+),? .{0,30}(?:found|got) (?P<got>\d+)",

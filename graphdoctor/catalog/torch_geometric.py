@@ -61,7 +61,10 @@ _SMALL = re.compile(
 """Parameters whose default makes a model larger than it need be."""
 
 _NOTES = {
-    "interaction_graph": "Every two atoms interact, however far apart: what finds the near ones is an optional library."
+    "interaction_graph": (
+        "Every two atoms interact, however far apart: what finds the near ones is an optional"
+        " library."
+    )
 }
 
 _ATOMS = ("torch.randint(1, 10, (32,))",)

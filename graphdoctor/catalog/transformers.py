@@ -50,7 +50,10 @@ class _Transformers:
                     names = ", ".join(sorted({whole.class_name, model_class.__name__}))
                     yield ModelText(
                         imports=(f"from transformers import {names}",),
-                        body=f"config = {whole.source(changes)}\nreturn {model_class.__name__}(config).eval()",
+                        body=(
+                            f"config = {whole.source(changes)}\nreturn"
+                            f" {model_class.__name__}(config).eval()"
+                        ),
                         notes=(f"Of {whole.class_name}'s default configuration, {strength.name}.",),
                     )
 

@@ -31,8 +31,9 @@ _MOST_ARGUMENTS = 10
 _NONE_ON_PURPOSE = frozenset(
     re.findall(
         r"\w+",
-        "past_key_values inputs_embeds decoder_inputs_embeds position_ids labels encoder_outputs use_cache "
-        "output_attentions output_hidden_states return_dict cache_params mm_encoder_outputs cache_position",
+        "past_key_values inputs_embeds decoder_inputs_embeds position_ids labels encoder_outputs"
+        " use_cache output_attentions output_hidden_states return_dict cache_params"
+        " mm_encoder_outputs cache_position",
     )
 )
 

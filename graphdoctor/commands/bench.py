@@ -44,7 +44,8 @@ def bench(
     ),
     sweep: str | None = option(
         None,
-        "Measure several sizes: x.shape[0]=1,8,32, or dims that change together: x.shape[0],y.shape[0]=1,8.",
+        "Measure several sizes: x.shape[0]=1,8,32, or dims that change together:"
+        " x.shape[0],y.shape[0]=1,8.",
         metavar="SIZE=N,N",
     ),
     is_cold: bool = option(
@@ -99,7 +100,8 @@ def bench(
         return
     if is_minified:
         raise GraphDoctorError(
-            "bench has no --minify any more: set TORCHDYNAMO_REPRO_AFTER=aot to run torch's own minifier."
+            "bench has no --minify any more: set TORCHDYNAMO_REPRO_AFTER=aot to run torch's own"
+            " minifier."
         )
     request = Request.of(spec, target=target)
     is_asked = {"cold": is_cold, "results": has_results, "causes": has_causes}

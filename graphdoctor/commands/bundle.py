@@ -36,7 +36,8 @@ def bundle(
     ),
     is_tried: bool = option(
         True,
-        "Run reproduce.py if you made the recording here; issue.md says whether it behaves the same.",
+        "Run reproduce.py if you made the recording here; issue.md says whether it behaves the"
+        " same.",
         flag="--try/--no-try",
     ),
     is_run: bool = option(
@@ -121,6 +122,7 @@ def _refuse_several_ranks(place: NamedRun) -> None:
     )
     log = next((log for log in logs if log != str(place.path)), None)
     raise GraphDoctorError(
-        f"{place.path} has {ranks_text([rank.rank for rank in ranks])}, and a bundle holds one rank.",
+        f"{place.path} has {ranks_text([rank.rank for rank in ranks])}, and a bundle holds one"
+        " rank.",
         hint=log and f"Name the log of one rank: {shlex.join(['graphdoctor', 'bundle', log])}",
     )

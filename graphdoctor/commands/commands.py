@@ -53,7 +53,9 @@ FOR_TOOLS: dict[str, str] = {
 
 GONE: dict[str, str] = {
     "unpack": "unpack left graphdoctor: tlparse writes each record of a log to a file.",
-    "export --dynamic": "export --dynamic left graphdoctor: pass dynamic_shapes to torch.export.export.",
+    "export --dynamic": (
+        "export --dynamic left graphdoctor: pass dynamic_shapes to torch.export.export."
+    ),
     "--follow": "--follow left graphdoctor: run report again while the job writes its logs.",
 }
 """What to use in place of commands and options that left with this release."""

@@ -44,7 +44,8 @@ def diff(
     before: Annotated[
         str,
         argument(
-            f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a folder."
+            f"The run to start from: a {NAMED_HELP}. Or a survey: a .parquet or .json file, or a"
+            " folder."
         ),
     ],
     after: Annotated[
@@ -154,7 +155,10 @@ def _chosen(
         if place.kind != "document" and len(place.folder.ranks) > 1:
             raise GraphDoctorError(
                 f"{place.location} has several ranks, and diff compares one with one.",
-                hint="--rank 0 --rank 1 compares two ranks of one recording, --rank 0 the same rank of two.",
+                hint=(
+                    "--rank 0 --rank 1 compares two ranks of one recording, --rank 0 the same rank"
+                    " of two."
+                ),
             )
     return None, None
 
@@ -168,7 +172,10 @@ def _last_recording(settings: Settings, first: NamedRun) -> NamedRun:
     if isinstance(first.location, Path) and last.path.resolve() == first.location.resolve():
         raise GraphDoctorError(
             f"{first.location} is itself the last recording.",
-            hint="Record again after your change, or name a second run. graphdoctor keep NAME keeps one until then; "
-            f"of the others {settings.keep_recordings} stay (the setting keep-recordings).",
+            hint=(
+                "Record again after your change, or name a second run. graphdoctor keep NAME keeps"
+                f" one until then; of the others {settings.keep_recordings} stay (the setting"
+                " keep-recordings)."
+            ),
         )
     return last

@@ -210,7 +210,10 @@ def _said_before(before: KeptFixes | OutdatedFixes) -> str:
 
     if isinstance(before, KeptFixes):
         name = before.recording.name
-        return f"Verified {about_time(before.age_s)} ago, and nothing changed since: {name} (--again tries anew)."
+        return (
+            f"Verified {about_time(before.age_s)} ago, and nothing changed since: {name} (--again"
+            " tries anew)."
+        )
     change = before.change
     if change is None:
         why = "its recording changed"

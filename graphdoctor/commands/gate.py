@@ -504,7 +504,8 @@ def _unused(
 TargetsArgument = Annotated[
     list[str] | None,
     argument(
-        "Names of targets in [tool.graphdoctor], or targets as for explain. By default, all that are configured."
+        "Names of targets in [tool.graphdoctor], or targets as for explain. By default, all that"
+        " are configured."
     ),
 ]
 
@@ -521,8 +522,8 @@ def check(
     is_without_baseline: bool = NO_BASELINE,
     is_files: bool = option(
         False,
-        "The arguments are changed files: run the configured targets that they reach, those of each project "
-        "with its own pyproject.toml and baseline.",
+        "The arguments are changed files: run the configured targets that they reach, those of each"
+        " project with its own pyproject.toml and baseline.",
         flag="--files",
     ),
     format: str = option(
@@ -624,13 +625,14 @@ def baseline(
     targets: TargetsArgument = None,
     is_update: bool = option(
         False,
-        "Update an existing file: replace the findings of the targets that run, for the torch that runs; drop "
-        "targets that are no longer configured; keep everything else.",
+        "Update an existing file: replace the findings of the targets that run, for the torch that"
+        " runs; drop targets that are no longer configured; keep everything else.",
         flag="--update",
     ),
     is_empty_allowed: bool = option(
         False,
-        "Also write down a target in which torch compiled nothing: its findings and graphs are then gone.",
+        "Also write down a target in which torch compiled nothing: its findings and graphs are then"
+        " gone.",
         flag="--allow-empty",
     ),
     path: Path | None = option(

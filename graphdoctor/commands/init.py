@@ -25,7 +25,8 @@ from graphdoctor.trials.launch.discover import Discovered, discover
 _LIMIT = 10
 _HEAD = """\
 [tool.graphdoctor]
-# The least severity of a new finding that fails `graphdoctor check`: error, warning, info, or never (budgets only).
+# The least severity of a new finding that fails `graphdoctor check`: error, warning, info, or never
+# (budgets only).
 fail-on = "warning"
 # own-code = true           # report findings in your own files only, not in packages
 # ignore = ["GD107"]        # rules that don't count; graphdoctor rule lists them
@@ -35,10 +36,10 @@ fail-on = "warning"
 # [tool.graphdoctor.per-path-ignores]
 # "experiments/**" = ["GD1"]
 
-# What `graphdoctor check` runs. Each target takes what `graphdoctor explain` has options for (inputs, calls, backend,
-# mode, dynamic, fullgraph, options, regional, config, backward, train, no-grad, seed, device, dtype, batch, python,
-# timeout), and budgets: max-breaks, max-recompiles, max-graphs, min-coverage. `graphdoctor init --measure` writes
-# those that hold now.
+# What `graphdoctor check` runs. Each target takes what `graphdoctor explain` has options for
+# (inputs, calls, backend, mode, dynamic, fullgraph, options, regional, config, backward, train,
+# no-grad, seed, device, dtype, batch, python, timeout), and budgets: max-breaks, max-recompiles,
+# max-graphs, min-coverage. `graphdoctor init --measure` writes those that hold now.
 """
 _EXAMPLE = """\
 # [[tool.graphdoctor.targets]]
@@ -108,7 +109,10 @@ def add_section(starter: Starter) -> None:
     except tomllib.TOMLDecodeError as error:
         raise GraphDoctorError(
             f"{path} can't take a section at its end: {error}.",
-            hint="Write [tool] as a table of its own, or add what graphdoctor init --stdout shows by hand.",
+            hint=(
+                "Write [tool] as a table of its own, or add what graphdoctor init --stdout shows by"
+                " hand."
+            ),
         ) from error
     is_new = not path.exists()
     try:
@@ -144,7 +148,10 @@ def _section(
         yield f"name = {_toml(target.name)}\ntarget = {_toml(candidate.target)}\n"
         yield budgets.get(target.name, "")
     for candidate in discovered.compiled:
-        yield f"\n# {_comment(candidate.target)} {candidate.why}. To check it, say what to call it with:\n"
+        yield (
+            f"\n# {_comment(candidate.target)} {candidate.why}. To check it, say what to call it"
+            " with:\n"
+        )
         yield "# [[tool.graphdoctor.targets]]\n"
         yield f'# target = {_toml(candidate.target)}\n# inputs = ["f32[8,128]"]\n'
     if not discovered.ready and not discovered.compiled:

@@ -1,7 +1,7 @@
 """The RECORDING argument of every command: a recording, a trace log, a JSON document.
 
-Goes out: a ``NamedRun``, and what is read from there: diagnoses, or the report that an earlier command
-left.
+Goes out: a ``NamedRun``, and what is read from there: diagnoses, or the report that an earlier
+command left.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class NamedRun:
         """The folder or file, for what can only be done with one of this machine."""
         if isinstance(self.location, Url):
             raise GraphDoctorError(
-                f"{self.location} isn't on this machine, and only report, diff, recompiles and guards read "
-                "what is elsewhere.",
+                f"{self.location} isn't on this machine, and only report, diff, recompiles and"
+                " guards read what is elsewhere.",
                 hint="Copy it to this machine first.",
             )
         return self.location
@@ -92,7 +92,10 @@ def place_named(text: str | None, settings: Settings) -> NamedRun:
     if location is None:
         raise GraphDoctorError(
             f"There is no recording, log or JSON document at {text}.",
-            hint=f"Name a recording under {FOLDER}/, a TORCH_TRACE folder or log, or a file that --format json wrote.",
+            hint=(
+                f"Name a recording under {FOLDER}/, a TORCH_TRACE folder or log, or a file that"
+                " --format json wrote."
+            ),
         )
     return _place(location)
 
@@ -137,10 +140,13 @@ def _place(location: Location) -> NamedRun:
         "is empty" if not start else "is HTML or XML" if start == b"<" else "holds no trace record"
     )
     raise GraphDoctorError(
-        f"{location} {what}: it is neither a torch trace log nor a JSON document that graphdoctor wrote.",
-        hint=f"graphdoctor explain {location} records a run."
-        if place.path.suffix == ".py"
-        else hindrance(place) or "graphdoctor report --format json writes one.",
+        f"{location} {what}: it is neither a torch trace log nor a JSON document that graphdoctor"
+        " wrote.",
+        hint=(
+            f"graphdoctor explain {location} records a run."
+            if place.path.suffix == ".py"
+            else hindrance(place) or "graphdoctor report --format json writes one."
+        ),
     )
 
 

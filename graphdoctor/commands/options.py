@@ -39,7 +39,8 @@ PYTHON: Any = option(
 )
 RECORDINGS: Any = option(
     None,
-    "The folder for recordings. By default, .graphdoctor here, or one of yours if this folder is read-only.",
+    "The folder for recordings. By default, .graphdoctor here, or one of yours if this folder is"
+    " read-only.",
     metavar="DIR",
 )
 QUIET: Any = option(False, "Show no progress and no summary on standard error.", flag="--quiet -q")
@@ -72,8 +73,8 @@ NO_BASELINE: Any = option(
 
 TARGET_HELP = "file.py, file.py:name, file.py:factory() or package.module:name."
 NAMED_HELP = (
-    "recording or its name under .graphdoctor/, a folder or file of trace logs, also at an address (s3://bucket/job), "
-    "or a JSON document that --format json wrote"
+    "recording or its name under .graphdoctor/, a folder or file of trace logs, also at an address"
+    " (s3://bucket/job), or a JSON document that --format json wrote"
 )
 """The forms of a RECORDING argument, after its article."""
 
@@ -90,15 +91,15 @@ TargetOrRecordingArgument = Annotated[
 TargetOrReportArgument = Annotated[
     str | None,
     argument(
-        f"{TARGET_HELP} Or the recording of an earlier run of this command, or its JSON. By default, the last "
-        "recording."
+        f"{TARGET_HELP} Or the recording of an earlier run of this command, or its JSON. By"
+        " default, the last recording."
     ),
 ]
 LogArgument = Annotated[
     str | None,
     argument(
-        "A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE wrote. By default, the "
-        "last recording."
+        "A recording or its name under .graphdoctor/, or a folder or log file that TORCH_TRACE"
+        " wrote. By default, the last recording."
     ),
 ]
 
@@ -127,7 +128,8 @@ class PageOptions:
 
     html: bool = option(
         False,
-        "Write a page and open it: -o FILE.html, else graphdoctor-report.html (graphdoctor-diff.html for diff).",
+        "Write a page and open it: -o FILE.html, else graphdoctor-report.html"
+        " (graphdoctor-diff.html for diff).",
     )
     is_opened: bool = option(True, "Open the file of --html in a browser.", flag="--open/--no-open")
 
@@ -165,8 +167,8 @@ class StagesOptions:
 
     stages: bool = option(
         False,
-        "Also show each graph at each stage of the compiler, from Dynamo to the generated code. explain then "
-        "compiles with inductor unless you name another backend.",
+        "Also show each graph at each stage of the compiler, from Dynamo to the generated code."
+        " explain then compiles with inductor unless you name another backend.",
     )
     stage: list[str] | None = option(
         None, f"With --stages, only this one: {', '.join(STAGES)}. Repeatable.", metavar="NAME"
@@ -229,7 +231,8 @@ class ExecutorOptions:
 
     reading_jobs: int | None = option(
         None,
-        "How many logs, or parts of a large one, to read side by side. By default, one for each core.",
+        "How many logs, or parts of a large one, to read side by side. By default, one for each"
+        " core.",
         flag="--jobs",
         metavar="N",
         least=1,
@@ -254,8 +257,8 @@ class TrialOptions:
 
     jobs: int | None = option(
         None,
-        "How many trials to run side by side. By default, one for each core that has the memory, at most 4, "
-        "and 1 with --device.",
+        "How many trials to run side by side. By default, one for each core that has the memory, at"
+        " most 4, and 1 with --device.",
         metavar="N",
         least=1,
     )
@@ -266,13 +269,14 @@ class TrialOptions:
     no_timing: bool = option(False, "Time nothing: --timing none.")
     trial_timeout: float | None = option(
         None,
-        "Stop a trial after this many seconds. By default, six times what the program takes, at least 60; "
-        "or 600 with another backend than eager.",
+        "Stop a trial after this many seconds. By default, six times what the program takes, at"
+        " least 60; or 600 with another backend than eager.",
         metavar="SECONDS",
     )
     trial_memory: float | None = option(
         None,
-        "Stop a trial above this many GiB (Linux). By default, twice what the program takes plus 2.",
+        "Stop a trial above this many GiB (Linux). By default, twice what the program takes"
+        " plus 2.",
         metavar="GIB",
     )
 

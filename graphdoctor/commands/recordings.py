@@ -1,4 +1,6 @@
-"""``graphdoctor list`` and ``graphdoctor keep``: the recordings that are kept here, and their names."""
+"""``graphdoctor list`` and ``graphdoctor keep``: the recordings that are kept here, and their
+names.
+"""
 
 from __future__ import annotations
 

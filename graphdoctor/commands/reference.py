@@ -67,9 +67,13 @@ def schema(
         str,
         typer.Argument(
             autocompletion=_names,
-            help="diagnosis, which explain and others write; job, which report writes of several ranks; comparison and "
-            "survey-comparison, which diff writes; proposal, which mcp sends; or check, lint, bench, cure, "
-            "profile, export or survey, which the command of that name writes.",
+            help=(
+                "diagnosis, which explain and others write; job, which report writes of several"
+                " ranks; comparison and "
+                "survey-comparison, which diff writes; proposal, which mcp sends; or check, lint,"
+                " bench, cure, "
+                "profile, export or survey, which the command of that name writes."
+            ),
         ),
     ] = "diagnosis",
 ) -> None:

@@ -57,8 +57,8 @@ def report(
     rank: int | None = RANK,
     compiles: list[str] | None = option(
         None,
-        "With --html, show the graphs, code and guards of this compile, such as 12/0. The page of a large log "
-        "shows those of a few. Repeatable.",
+        "With --html, show the graphs, code and guards of this compile, such as 12/0. The page of a"
+        " large log shows those of a few. Repeatable.",
         flag="--compile",
         metavar="ID",
     ),

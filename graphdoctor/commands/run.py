@@ -70,7 +70,8 @@ def run(
     ),
     is_trying: bool = option(
         False,
-        "For a job of several ranks: run the script again, twice for each suggestion that can be tried.",
+        "For a job of several ranks: run the script again, twice for each suggestion that can be"
+        " tried.",
         flag="--try",
     ),
     verbose: bool = VERBOSE,

@@ -186,5 +186,6 @@ def tell_place(made: NewRecording) -> None:
         say(f"Read-only folder; recording saved to {made.path}")
     if made.removed:
         say(
-            f"Removed the oldest {'recording' if len(made.removed) == 1 else 'recordings'}: {', '.join(made.removed)}"
+            f"Removed the oldest {'recording' if len(made.removed) == 1 else 'recordings'}:"
+            f" {', '.join(made.removed)}"
         )

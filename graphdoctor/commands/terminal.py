@@ -1,5 +1,5 @@
-"""The terminal: standard streams that are closed, full or gone, what commands print besides results,
-and progress.
+"""The terminal: standard streams that are closed, full or gone, what commands print besides
+results, and progress.
 
 Light to import: ``graphdoctor --help`` takes little more than Python's own start.
 """
@@ -223,7 +223,9 @@ def console_of(
 
 
 def live_console(*, is_quiet: bool) -> Console | None:
-    """Return a console for progress: standard error, if it is a terminal that can redraw; else None."""
+    """Return a console for progress: standard error, if it is a terminal that can redraw; else
+    None.
+    """
     if is_quiet or not sys.stderr.isatty():
         return None
     console = console_of("auto", is_stderr=True)

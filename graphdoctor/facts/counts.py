@@ -117,8 +117,8 @@ class Counts(Fact):
     graphs_per_call: int | None = None
     """Graph runs in a steady call; None if not measured, and a script with several functions."""
     steadiness: Steadiness | None = None
-    """Judgement of whether the program stops compiling; None for a block, and for a script whose calls
-    weren't watched."""
+    """Judgement of whether the program stops compiling; None for a block, and for a script whose
+    calls weren't watched."""
     cuda_graphs: int | None = None
     """Functions that torch recorded as CUDA graphs; None if it wasn't asked to, or that is
     unknown."""

@@ -363,7 +363,9 @@ class TriedPatch(TrialOutcome):
 
 
 class DeclinedEdits(Fact):
-    """Reasons why no edit was written, for each finding of which that is certain without a trial."""
+    """Reasons why no edit was written, for each finding of which that is certain without a
+    trial.
+    """
 
     reasons: dict[str, str] = field(default_factory=dict)
     """By fingerprint."""

@@ -145,8 +145,9 @@ class RunSpec(CallSpec):
     """Its text, such as ``model.py:Net``."""
     inputs: tuple[str, ...] = option(
         (),
-        "One argument of the call: f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true, str:abc, none, or "
-        "name=… for a keyword argument. Integers are drawn from {0, 1}. Repeatable.",
+        "One argument of the call: f32[8,128], i64[8], bool[2,2], int:3, float:0.5, bool:true,"
+        " str:abc, none, or name=… for a keyword argument. Integers are drawn from {0, 1}."
+        " Repeatable.",
         flag="--input",
         metavar="VALUE",
     )
@@ -192,8 +193,8 @@ class RunSpec(CallSpec):
 
     own: tuple[str, ...] = option(
         (),
-        "An installed package that is your own code, too, by the name that it's imported or installed under: fix "
-        "edits its files. Repeatable.",
+        "An installed package that is your own code, too, by the name that it's imported or"
+        " installed under: fix edits its files. Repeatable.",
         metavar="PACKAGE",
     )
 

@@ -39,8 +39,8 @@ class StackEntry(Fact):
     """One line of a traceback, or of a finding."""
 
     file: shared.File
-    """Path as torch printed it, which can also be ``<frozen os>`` and the like; of a finding, relative
-    to the working directory if it is below it."""
+    """Path as torch printed it, which can also be ``<frozen os>`` and the like; of a finding,
+    relative to the working directory if it is below it."""
     line: int
     """1-based line."""
     function: str

@@ -1,4 +1,6 @@
-"""The facts of trials: the same calls replayed with a change, and what happened; and of ``--vary``."""
+"""The facts of trials: the same calls replayed with a change, and what happened; and of
+``--vary``.
+"""
 
 from __future__ import annotations
 

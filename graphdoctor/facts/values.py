@@ -141,7 +141,9 @@ _BY_TYPE = {
 
 
 def kinds_of(settings: type) -> dict[str, Kind]:
-    """Return what each field of a dataclass can be, by its annotation and ``RunOption``; text by default."""
+    """Return what each field of a dataclass can be, by its annotation and ``RunOption``; text by
+    default.
+    """
     return {found.name: _kind_of(found) for found in fields(settings)}
 
 

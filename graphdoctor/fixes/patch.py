@@ -180,7 +180,9 @@ def unified_bytes(before: bytes, after: bytes, name: str) -> bytes:
 
 
 def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
-    """List what differs; an addition or removal that could be in several places is in the last one."""
+    """List what differs; an addition or removal that could be in several places is in the last
+    one.
+    """
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
         head += 1

@@ -173,7 +173,9 @@ class Place:
     def around_expression(
         self, smalls: Sequence[cst.BaseSmallStatement]
     ) -> list[cst.BaseSmallStatement]:
-        """Return those of some small statements that contain the expression that torch points to."""
+        """Return those of some small statements that contain the expression that torch points
+        to.
+        """
         around = (
             [self.expression, *self.source.parents(self.expression)]
             if self.expression is not None

@@ -36,8 +36,10 @@ from graphdoctor.wording import names
 
 _WARMED_UP: frozenset[ChangeKind] = frozenset(
     {
-        "dtype", "device", "requires_grad", "rank", "training", "grad_mode", "inference_mode", "autocast", "flag",
-        "text", "none", "value", "keys", "length", "type", "default_dtype", "threads", "relation", "aliasing",
+        "dtype", "device", "requires_grad", "rank", "training", "grad_mode", "inference_mode",
+        "autocast", "flag",
+        "text", "none", "value", "keys", "length", "type", "default_dtype", "threads", "relation",
+        "aliasing",
     }
 )  # fmt: skip
 """Changes between a few states: after each state has been seen once, nothing is compiled
@@ -48,8 +50,14 @@ _UNTRIED: dict[ChangeKind, str] = {
         ("identity", "entry_gone"), "each call brings another object; the program must keep one"
     ),
     "size": "it's in no argument of the target, so a replay can't mark it",
-    "number": "it isn't an argument of the target or in a container of one, so a replay can't pass it as a tensor",
-    "stride": "it isn't an argument of the target or in a container of one, so a replay can't make it contiguous",
+    "number": (
+        "it isn't an argument of the target or in a container of one, so a replay can't pass it as"
+        " a tensor"
+    ),
+    "stride": (
+        "it isn't an argument of the target or in a container of one, so a replay can't make it"
+        " contiguous"
+    ),
 }
 """Why no replay tries a change."""
 

@@ -688,7 +688,9 @@ class _Search:
     def _with_settings(
         self, changes: tuple[FileChange, ...], settings: Sequence[str]
     ) -> tuple[tuple[FileChange, ...], Path | None]:
-        """Add lines of settings to the edits; returns the file that holds them, None if none can."""
+        """Add lines of settings to the edits; returns the file that holds them, None if none
+        can.
+        """
         path = self._entry_file if settings else None
         if path is None:
             return changes, None

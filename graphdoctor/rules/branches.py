@@ -163,15 +163,22 @@ class DataDependentBranch(BreakRule, code="GD102"):
                 title = "Write the loop with `torch.while_loop`, or give it a fixed number of steps"
                 yield code_fix(title, "torch/_higher_order_ops/while_loop.py, 2.13")
             case "raise" | "assert" as kind:
-                title = f"Replace `if {condition}: raise` with an `assert`, which torch keeps in the graph"
+                title = (
+                    f"Replace `if {condition}: raise` with an `assert`, which torch keeps in the"
+                    " graph"
+                )
                 parts = f"{title} if it has one condition, on a tensor: leave the rest in an `if`"
                 if kind == "assert":
-                    title = "Give the `assert` one condition and a constant message: then torch keeps it in the graph"
+                    title = (
+                        "Give the `assert` one condition and a constant message: then torch keeps"
+                        " it in the graph"
+                    )
                     parts = f"{title}, if that is on a tensor"
                 yield rewritten(site, branch.rewrite, title, otherwise=parts)
             case "filter":
                 yield code_fix(
-                    f"Keep every element and weight it by `{condition}`, so that their number is fixed"
+                    f"Keep every element and weight it by `{condition}`, so that their number is"
+                    " fixed"
                 )
             case "boolean":
                 choose = (
@@ -201,7 +208,8 @@ class DataDependentBranch(BreakRule, code="GD102"):
                 isinstance(op, ast.In | ast.NotIn) for op in branch.condition.ops
             ):
                 yield code_fix(
-                    "Compare in the graph, with `==` or `torch.isin`, and choose by it with `torch.where`"
+                    "Compare in the graph, with `==` or `torch.isin`, and choose by it with"
+                    " `torch.where`"
                 )
             case _ if branch.is_of_numbers:
                 yield code_fix(
@@ -214,7 +222,10 @@ class DataDependentBranch(BreakRule, code="GD102"):
                 when: str | None = "if these have one shape"
                 protecting = branch.condition and _protecting(branch.condition)
                 if protecting:
-                    title = f"Keep `{shortened(protecting)}` in Python, and choose by the rest with `torch.where`"
+                    title = (
+                        f"Keep `{shortened(protecting)}` in Python, and choose by the rest with"
+                        " `torch.where`"
+                    )
                     when = None
                 yield rewritten(site, branch.rewrite, title, condition=when)
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
@@ -231,22 +242,34 @@ def without_value(statement: ast.stmt | None, condition: str) -> str | None:
     """
     if not isinstance(statement, ast.If):
         return None
-    outside = f"Return what `{condition}` is computed from, and take the branch where the function is called"
+    outside = (
+        f"Return what `{condition}` is computed from, and take the branch where the function is"
+        " called"
+    )
     branches = [*statement.body, *statement.orelse]
     for node in (node for branch in branches for node in ast.walk(branch)):
         match node:
             case ast.Raise():
-                return "Replace the branch that raises with an `assert` of one condition, which torch keeps in the graph"
+                return (
+                    "Replace the branch that raises with an `assert` of one condition, which torch"
+                    " keeps in the graph"
+                )
             case ast.Break() | ast.Continue():
                 chosen = f"let `torch.where` choose by `{condition}` what a step changes"
-                return f"Run every step of the loop, and {chosen}, if no list or shape grows with the steps"
+                return (
+                    f"Run every step of the loop, and {chosen}, if no list or shape grows with the"
+                    " steps"
+                )
             case ast.Expr(
                 value=ast.Call(func=ast.Attribute(value=target, attr=method), args=given)
             ) if method.endswith("_") and not method.startswith("_"):
                 name, value = ast.unparse(target), "…"
                 if method in ("copy_", "fill_") and len(given) == 1:
                     value = ast.unparse(given[0])
-                written = f"{name}.copy_(torch.where({_chosen_by(statement.test) or condition}, {value}, {name}))"
+                written = (
+                    f"{name}.copy_(torch.where({_chosen_by(statement.test) or condition}, {value},"
+                    f" {name}))"
+                )
                 return f"Write in both cases, and choose what: `{shortened(written)}`"
             case (
                 ast.Expr(value=ast.Call())
@@ -432,7 +455,8 @@ def _asserted(holds: str | None, text: object) -> str | None:
 
 
 def _in_graph(test: ast.expr, *, is_negated: bool = False, is_bool: bool = True) -> str | None:
-    """Return a test as a tensor, with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and ``not``.
+    """Return a test as a tensor, with ``&``, ``|`` and ``~`` instead of ``and``, ``or`` and
+    ``not``.
 
     Args:
         test: The test.

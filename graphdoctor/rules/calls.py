@@ -80,9 +80,8 @@ class PrintOrLog(BreakRule, code="GD101"):
     if only tensors, strings and numbers are printed.
     `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call in compiled code.
 
-    ## Fix safety
-    Safe: the tensors stay the same. In a compiled call, output that is guarded or ignored is missing,
-    and reordered output comes later.
+    ## Fix safety Safe: the tensors stay the same. In a compiled call, output that is guarded or
+    ignored is missing, and reordered output comes later.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13
@@ -168,7 +167,10 @@ def _output_call(site: BreakSite) -> str | None:
     return f"`{name}`" if name in _WRITERS else None
 
 
-_OF_FILE = r"(\Abuiltin open|call_method UserDefinedObjectVariable\((?:TextIOWrapper|Buffered\w+|FileIO)\)) "
+_OF_FILE = (
+    r"(\Abuiltin open|call_method"
+    r" UserDefinedObjectVariable\((?:TextIOWrapper|Buffered\w+|FileIO)\)) "
+)
 
 
 class SkippedFunction(BreakRule, code="GD105"):
@@ -213,9 +215,8 @@ class SkippedFunction(BreakRule, code="GD105"):
     `torch.library.custom_op` and `register_fake`. Wrap a Python function that is safe to trace with
     `torch._dynamo.nonstrict_trace`.
 
-    ## Fix safety
-    Unsafe: what the function does happens at another time, or not at all. Passing a value in is safe
-    if the caller computes the same value.
+    ## Fix safety Unsafe: what the function does happens at another time, or not at all. Passing a
+    value in is safe if the caller computes the same value.
 
     ## Source
     PyTorch user guide, "Skipped functions" and "Common graph breaks";
@@ -263,7 +264,10 @@ class SkippedFunction(BreakRule, code="GD105"):
         elif name.endswith("__iter__"):
             only = f"Loop over `{site.looped_over}` outside the compiled function"
         elif "tqdm" in name:
-            only = f"Loop over the argument of `{name}`, and keep the progress bar outside the compiled function"
+            only = (
+                f"Loop over the argument of `{name}`, and keep the progress bar outside the"
+                " compiled function"
+            )
         if only:
             yield code_fix(only)
             return
@@ -283,14 +287,17 @@ class SkippedFunction(BreakRule, code="GD105"):
             root = (site.in_context(r"module: ([^,]+),") or "").partition(".")[0]
             is_standard = root in (*sys.stdlib_module_names, "torch", "<unknown module>")
             if is_native and not is_standard:
-                title = f"If `{name}` computes tensors, wrap it with `torch.library.custom_op` and `register_fake`"
+                title = (
+                    f"If `{name}` computes tensors, wrap it with `torch.library.custom_op` and"
+                    " `register_fake`"
+                )
                 yield code_fix(title, "PyTorch user guide: custom operators")
         yield OWN_FUNCTION
 
 
 def _is_left_over(site: BreakSite) -> bool:
-    """Return whether it is the bound method of a tensor, which torch keeps over a break in the method's
-    arguments.
+    """Return whether it is the bound method of a tensor, which torch keeps over a break in the
+    method's arguments.
     """
     return site.in_context(r"module: <unknown module>, qualname: (Tensor\.)") is not None
 
@@ -352,7 +359,10 @@ class DisabledFunction(BreakRule, code="GD106"):
         return is_module or super().matches(site)
 
     def suggested(self, site: BreakSite) -> Fixes:
-        title = f"Remove `torch.compiler.disable` from `{site.called or 'the function'}` if torch can trace it now"
+        title = (
+            f"Remove `torch.compiler.disable` from `{site.called or 'the function'}` if torch can"
+            " trace it now"
+        )
         yield code_fix(title, "torch's hint for GB0098")
 
     def fixes(self, site: BreakSite) -> Fixes:
@@ -411,7 +421,10 @@ class ExplicitGraphBreak(BreakRule, code="GD107"):
         call = f"`{site.called}()`" if site.called else "a call here"
         effect = "breaks the graph" if site.cause.torch_id == "GB0025" else "skips the function"
         caller = site.entry if _is_in_line(site) else site.stack[-1]
-        return f"{call} {effect} on purpose{'' if caller.origin == 'user' else f', in {_named(caller)}'}"
+        return (
+            f"{call} {effect} on"
+            f" purpose{'' if caller.origin == 'user' else f', in {_named(caller)}'}"
+        )
 
     def suggested(self, site: BreakSite) -> Fixes:
         if _is_in_line(site):
@@ -555,8 +568,10 @@ class UnsupportedCall(BreakRule, code="GD109"):
         "GB0193",
     )
     gb_type = (
-        r"Failed to trace builtin operator|Unsupported (?:method|function) call|attempted to trace numpy function "
-        r"unsupported by PyTorch|C-implemented special method|call to a callable object with no traceable __call__"
+        r"Failed to trace builtin operator|Unsupported (?:method|function) call|attempted to trace"
+        r" numpy function "
+        r"unsupported by PyTorch|C-implemented special method|call to a callable object with no"
+        r" traceable __call__"
         r"|repr\(\) on tensor|invalid call to builtin op handler|Unhandled args for method"
         r"|Attempted to a str\(\) method implemented in C/C\+\+"
     )
@@ -571,8 +586,14 @@ class UnsupportedCall(BreakRule, code="GD109"):
             what = "a tensor's value in it, as" if is_known else _UNKNOWN
             return f"`{site.shown}` needs text with {what} in an f-string"
         if _is_text(site):
-            return f"`{site.named}` turns a tensor's values into text, so torch can't put it in a graph"
-        return f"torch doesn't support {'' if isinstance(site.node, ast.Attribute) else 'the call '}`{site.named}`"
+            return (
+                f"`{site.named}` turns a tensor's values into text, so torch can't put it in a"
+                " graph"
+            )
+        return (
+            "torch doesn't support"
+            f" {'' if isinstance(site.node, ast.Attribute) else 'the call '}`{site.named}`"
+        )
 
     def suggested(self, site: BreakSite) -> Fixes:
         if _is_text(site) or _needs_text(site):
@@ -684,10 +705,16 @@ class UnsupportedContextManager(BreakRule, code="GD110"):
     def message(self, site: BreakSite) -> str:
         kind, items = _kind(site), _items(site)
         if not items:
-            return f"torch can't enter {f'a `{kind}`' if kind else 'a context manager'} in `{site.named}`"
+            return (
+                f"torch can't enter {f'a `{kind}`' if kind else 'a context manager'} in"
+                f" `{site.named}`"
+            )
         entered = _entered(items)
         named = f", a `{kind}`" if kind and kind not in entered else ""
-        return f"torch can't enter {'the context manager' if len(items) == 1 else 'one of'} `{entered}`{named}"
+        return (
+            f"torch can't enter {'the context manager' if len(items) == 1 else 'one of'}"
+            f" `{entered}`{named}"
+        )
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.cause.torch_id == "GB0263" or site.gb_type.startswith(

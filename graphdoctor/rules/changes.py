@@ -1,4 +1,6 @@
-"""Rules about numbers, modes, objects and structures that change: GD203 to GD205, GD212 to GD218."""
+"""Rules about numbers, modes, objects and structures that change: GD203 to GD205, GD212 to
+GD218.
+"""
 
 from __future__ import annotations
 
@@ -364,7 +366,10 @@ class ConstantArgument(RecompileRule, code="GD216"):
         )
 
 
-_GROWS = r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+=|\[(?!['\d])[^]]*\]\s*=(?!=))"
+_GROWS = (
+    r"\b{}(?:\.(?:append|appendleft|extend|insert|add|update|setdefault)\(|\s*\+="
+    r"|\[(?!['\d])[^]]*\]\s*=(?!=))"
+)
 """Statements that make a container longer; a key that stays the same does so once."""
 
 
@@ -440,7 +445,10 @@ class GrowingContainer(RecompileRule, code="GD218"):
         last_few = (
             "Keep the last few in a `deque(maxlen=…)` that such values fill before the first call"
         )
-        where = "where the function is called, with `.detach()` if it is a tensor whose gradient isn't needed there"
+        where = (
+            "where the function is called, with `.detach()` if it is a tensor whose gradient isn't"
+            " needed there"
+        )
         kept = code_fix(f"Return the value, and add it to `{container}` {where}")
         line = group.first.guard_location
         is_list = (
@@ -540,7 +548,10 @@ class NumberArgument(RecompileRule, code="GD203"):
         }
         is_computed = change.expression in computed and not _is_index(change)
         if name is None or (change.guard_location is not None and not is_computed):
-            title = "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
+            title = (
+                "Keep the value the same from call to call, or in a tensor if only tensor"
+                " arithmetic uses it"
+            )
             return (code_fix(title),)
         elsewhere = "where a branch, a size or a loop needs its value, a tensor breaks the graph"
         title = f"Pass `{name}` as a tensor if only tensor arithmetic uses it: {elsewhere}"
@@ -622,11 +633,17 @@ class LearningRate(RecompileRule, code="GD204"):
     def fixes(self, group: RecompileGroup) -> Fixes:
         key = re.search(r"param_groups\[\d+\]\['(\w+)'\]", group.first.expression)
         if key and key[1] != "lr":
-            title = f"Take steps with a few values of `{key[1]}` during warm-up: then torch makes the float dynamic"
+            title = (
+                f"Take steps with a few values of `{key[1]}` during warm-up: then torch makes the"
+                " float dynamic"
+            )
             return (call_fix(title, is_safe=True),)
         # A schedule computes numbers such as 0.00039999999999999996.
         value = f": `lr=torch.tensor({float(group.first.old):.6g})`" if group.first.old else ""
-        title = f"Create the optimizer with `lr` as a tensor{value}, and change that in place, with `fill_`"
+        title = (
+            f"Create the optimizer with `lr` as a tensor{value}, and change that in place, with"
+            " `fill_`"
+        )
         return (code_fix(f"{title}: a float assigned to `lr` replaces it", is_safe=True),)
 
 
@@ -699,7 +716,10 @@ def module_number_fixes(change: GuardChange) -> Fixes:
     """Return the fixes for a number on a module, such as ``self.step``."""
     name = quoted(change.expression)
     if _is_index(change):
-        title = f"Call it once with each value of {name} during warm-up: torch compiles an index for its value"
+        title = (
+            f"Call it once with each value of {name} during warm-up: torch compiles an index for"
+            " its value"
+        )
         return (call_fix(title, is_safe=True),)
     how = "register it with `register_buffer` where it is first set, and update it in place"
     buffer = code_fix(f"Keep {name} in a buffer, if only tensor arithmetic uses it: {how}")

@@ -258,12 +258,13 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
     guide = CUDA_GRAPHS
     remedies = (
         call_fix(
-            "Pass the same tensors in every call, write new values into them, and mark them before the first call: "
-            "torch._dynamo.mark_static_address",
+            "Pass the same tensors in every call, write new values into them, and mark them before"
+            " the first call: torch._dynamo.mark_static_address",
             "torch/_dynamo/decorators.py, 2.13",
         ),
         code_fix(
-            "Let what makes the inputs be part of the compiled function, so that they never leave the CUDA graph"
+            "Let what makes the inputs be part of the compiled function, so that they never leave"
+            " the CUDA graph"
         ),
     )
 
@@ -278,7 +279,8 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
             yield self.finding(
                 view,
                 frame.entry,
-                f"copying {copied} into the memory of CUDA graphs takes {percent(share)} of a steady call",
+                f"copying {copied} into the memory of CUDA graphs takes {percent(share)} of a"
+                " steady call",
                 count=kernels.graph_launches,
                 cost=Cost(call_us=copy_us, call_from="profile", share=share),
             )
@@ -374,12 +376,14 @@ def _repeated(function: CudaGraphFunction) -> Iterator[tuple[str, int, str, Fixe
 _FOR_SIZES = (
     call_fix("Pad inputs to a few fixed sizes"),
     config_fix(
-        "List the sizes that are worth a CUDA graph in torch._inductor.config.triton.cudagraph_capture_sizes",
+        "List the sizes that are worth a CUDA graph in"
+        " torch._inductor.config.triton.cudagraph_capture_sizes",
         "torch/_inductor/config.py, 2.13",
     ),
     setting(_SKIP_DYNAMIC, "Run graphs with dynamic sizes without CUDA graphs", is_safe=True),
 )
 _FOR_ADDRESSES = code_fix("Write new values into the same tensors, such as with copy_")
 _FOR_RESULTS = call_fix(
-    "Call torch.compiler.cudagraph_mark_step_begin() before each step, and clone results that are kept"
+    "Call torch.compiler.cudagraph_mark_step_begin() before each step, and clone results that are"
+    " kept"
 )

@@ -36,7 +36,10 @@ _AROUND = {
 }
 """Cause of the break, and its remedy; the break has its own finding, and what helps against a hook
 is there."""
-_UNKNOWN = "made no graph of what is inside, which is so if its class is torch's own, such as `nn.Sequential`"
+_UNKNOWN = (
+    "made no graph of what is inside, which is so if its class is torch's own, such as"
+    " `nn.Sequential`"
+)
 _BY_VALUES: frozenset[Aspect] = frozenset({"presence", "sizes", "causes"})
 """In what ranks differ if they saw other sizes or values."""
 
@@ -113,7 +116,10 @@ class DdpForward(BreakRule, code="GD125", severity="info"):
     """
 
     mechanism = "ddp_forward"
-    says = "`DistributedDataParallel.forward` breaks the graph by design: only the module inside it can be compiled"
+    says = (
+        "`DistributedDataParallel.forward` breaks the graph by design: only the module inside it"
+        " can be compiled"
+    )
 
     def suggested(self, site: BreakSite) -> Fixes:
         title = f"Compile the module before DDP wraps it, and nothing that calls `{site.named}`"
@@ -223,7 +229,10 @@ class FsdpHook(BreakRule, code="GD126"):
 
     def message(self, site: BreakSite) -> str:
         whose = f" around `{site.called}`" if site.called and site.is_traced else ""
-        return f"FSDP's hooks{whose} are kept out of graphs by torch, so each sharded module ends the graph"
+        return (
+            f"FSDP's hooks{whose} are kept out of graphs by torch, so each sharded module ends the"
+            " graph"
+        )
 
 
 class SkippedContainer(RecordingRule, code="GD129", severity="error"):
@@ -411,8 +420,8 @@ class DdpSplit(RecordingRule, code="GD130", severity="info"):
             yield self.finding(
                 view,
                 frame.entry,
-                f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's buckets; "
-                f"{counted(last.crossing_count, 'tensor')}{size} {verb} between them",
+                f"torch splits the graph of `{frame.described}` into {len(last.buckets)} at DDP's"
+                f" buckets; {counted(last.crossing_count, 'tensor')}{size} {verb} between them",
                 splits,
                 ddp_split=last,
             )
@@ -529,7 +538,8 @@ def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
     """
     if not is_dynamic:
         yield call_fix(
-            "Make the same calls on every rank, at least during warm-up, so that no rank compiles alone"
+            "Make the same calls on every rank, at least during warm-up, so that no rank compiles"
+            " alone"
         )
         return
     title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
@@ -563,8 +573,10 @@ def finding_of_job(job: Job) -> JobFinding | None:
             code=RanksDisagree.code,
             rule=RanksDisagree.name,
             severity=RanksDisagree.severity,
-            message=f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
-            f"{ranks_text(largest.ranks)}{because}",
+            message=(
+                f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
+                f"{ranks_text(largest.ranks)}{because}"
+            ),
             location=row.location,
             count=1,
             most=1,

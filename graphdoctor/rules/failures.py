@@ -1,4 +1,6 @@
-"""Rules about calls, compiles and exports that fail, and what a recording lacks: GD501, GD502, GD600, GD601, GD900 to GD907."""
+"""Rules about calls, compiles and exports that fail, and what a recording lacks: GD501, GD502,
+GD600, GD601, GD900 to GD907.
+"""
 
 from __future__ import annotations
 
@@ -114,8 +116,8 @@ class BackendException(BreakRule, RecordingRule, code="GD501", severity="error")
             yield self.finding(
                 view,
                 _definition(compile_, view),
-                f"the backend {f'`{backend}` ' if backend else ''}raised on graph {compile_.compile_id}"
-                f"{f': {raised}' if raised else ''}",
+                f"the backend {f'`{backend}` ' if backend else ''}raised on graph"
+                f" {compile_.compile_id}{f': {raised}' if raised else ''}",
                 [compile_],
                 torch_reason=failure.message,
                 user_stack=compile_.stack,
@@ -328,7 +330,10 @@ def _advice(error: CallError, target: TargetInfo) -> str:
     names = {"dtype": "dtype", "batch": "batch size"}
     changed = [text for name, text in names.items() if target.call_options.get(name) is not None]
     if changed and error.eager is not None:
-        return f"Make the call with its own {' and '.join(changed)}; if that raises too, fix the program"
+        return (
+            f"Make the call with its own {' and '.join(changed)}; if that raises too, fix the"
+            " program"
+        )
     return "Fix the program, then run graphdoctor again"
 
 
@@ -397,7 +402,10 @@ class ExportError(BreakRule, code="GD600", severity="error"):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.records[0].is_stack_exact:
-            title = "Write this line with torch's own operations, or compute it before the exported part"
+            title = (
+                "Write this line with torch's own operations, or compute it before the exported"
+                " part"
+            )
             yield code_fix(title, "PyTorch documentation: torch.export programming model")
 
 
@@ -457,7 +465,10 @@ class ExportType(BreakRule, code="GD601", severity="error"):
             for known in site.records[0].classes
             if known.is_dataclass
         )
-        title = "Leave it out, put its tensors into a tuple, a list or a dict, or register the class with "
+        title = (
+            "Leave it out, put its tensors into a tuple, a list or a dict, or register the class"
+            " with "
+        )
         return (*registrations, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`"))
 
 

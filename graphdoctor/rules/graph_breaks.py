@@ -25,9 +25,11 @@ from graphdoctor.rules.toolkit import (
 )
 
 _EMPTY_HINTS = re.compile(
-    r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph break is fundamental"
+    r"report an issue|file an issue|It may be possible to write Dynamo tracing rules|This graph"
+    r" break is fundamental"
     r"|likely to be a Dynamo bug|caused by an earlier graph break"
-    r"|Your code may result in an error when running in eager|If the HOP is activation checkpointing",
+    r"|Your code may result in an error when running in eager|If the HOP is activation"
+    r" checkpointing",
     re.IGNORECASE,
 )
 _BUILD = "torch/_dynamo/variables/builtin.py, 2.13: __build_class__"
@@ -151,10 +153,16 @@ class RaisedException(BreakRule, code="GD113", severity="error"):
         raised = site.in_context(r"raised exception (.+)")
         if isinstance(site.statement_node, ast.Assert):
             return f"while tracing, the assertion `{site.shown}` fails"
-        return f"while tracing, `{site.shown}` raises {f'`{shortened(raised)}`' if raised else 'an exception'}"
+        return (
+            f"while tracing, `{site.shown}` raises"
+            f" {f'`{shortened(raised)}`' if raised else 'an exception'}"
+        )
 
     def suggested(self, site: BreakSite) -> Fixes:
-        title = "Check whether it works without torch.compile; if it does, move it out of the compiled function"
+        title = (
+            "Check whether it works without torch.compile; if it does, move it out of the compiled"
+            " function"
+        )
         if "raise" in site.statement or isinstance(site.statement_node, ast.Assert):
             title = (
                 "Check before calling the compiled function, or in the graph with `torch._check`"
@@ -225,7 +233,10 @@ class RecurrentModule(BreakRule, code="GD116"):
 
     def message(self, site: BreakSite) -> str:
         if _is_packed(site):
-            return f"`{site.named}` is given a packed sequence, whose sizes torch reads from a tensor into Python"
+            return (
+                f"`{site.named}` is given a packed sequence, whose sizes torch reads from a tensor"
+                " into Python"
+            )
         name = site.in_context(r"^(\w+)\(") or site.called or site.text
         return f"`{name}` is a recurrent module, which torch doesn't trace by default"
 
@@ -237,7 +248,9 @@ class RecurrentModule(BreakRule, code="GD116"):
 
 
 def _is_packed(site: BreakSite) -> bool:
-    """Return whether torch stopped at the sizes of a packed sequence, in a module that it traces."""
+    """Return whether torch stopped at the sizes of a packed sequence, in a module that it
+    traces.
+    """
     is_read = site.cause.torch_id == "GB0033" or site.records[0].topic == "symbolic_number"
     return is_read and site.is_inside("/torch/nn/modules/rnn.py")
 
@@ -332,7 +345,8 @@ class InferenceModeCheck(BreakRule, code="GD118"):
     says = "`{site.shown}` checks for inference mode, which torch can't trace"
     remedies = (
         call_fix(
-            "Use `torch.no_grad()` around the call instead of `inference_mode`, and remove the check",
+            "Use `torch.no_grad()` around the call instead of `inference_mode`, and remove the"
+            " check",
             "torch's hint for GB0045",
         ),
     )
@@ -385,7 +399,10 @@ class IteratorFromOutside(BreakRule, code="GD121"):
         r"missing tp_iter|Missing tp_iternext|Unsupported next\(\) call|Unimplemented next\(\) call"
     )
     context = r"name=__(?:iter|next)__|\) __(?:iter|next)__ \[\]"
-    says = "`{site.looped_over}` iterates over an iterator that was created outside the compiled function"
+    says = (
+        "`{site.looped_over}` iterates over an iterator that was created outside the compiled"
+        " function"
+    )
 
     def is_consequence(self, site: BreakSite) -> bool:
         return site.is_comprehension
@@ -406,7 +423,8 @@ class IteratorFromOutside(BreakRule, code="GD121"):
     def suggested(self, site: BreakSite) -> Fixes:
         if site.is_comprehension:
             yield code_fix(
-                "Fix the break for which torch skips the function: then torch compiles this as part of it"
+                "Fix the break for which torch skips the function: then torch compiles this as part"
+                " of it"
             )
         elif site.called == "next":
             yield code_fix(
@@ -516,7 +534,10 @@ class ValueNotRebuilt(BreakRule, code="GD124"):
     """
 
     torch_ids = ("GB0092", "GB0093", "GB1297", "GB2533", "GB8335")
-    gb_type = "Reconstruction failure|Generator reconstruction with mutations|reconstructing @contextmanager object"
+    gb_type = (
+        "Reconstruction failure|Generator reconstruction with mutations|reconstructing"
+        " @contextmanager object"
+    )
 
     def is_consequence(self, site: BreakSite) -> bool:
         return not (site.called or "").endswith("graph_break")
@@ -627,7 +648,8 @@ _IS_CALL = re.compile(r"(?:[\w., ]+ = )?[\w.]+\([^\n]*\)\Z")
 _OF_TORCH = re.compile(r"with torch\.")
 
 _Where = tuple[StackEntry, SourceContext, Enclosing]
-"""A line of the call path, its surroundings, and the block among these that torch can't resume in."""
+"""A line of the call path, its surroundings, and the block among these that torch can't resume
+in."""
 
 
 class SkippedFrame(RecordingRule, code="GD111", severity="error"):
@@ -698,7 +720,8 @@ class SkippedFrame(RecordingRule, code="GD111", severity="error"):
             yield self.finding(
                 view,
                 site.entry,
-                f"{names} {verb} not compiled: torch can't resume after a break{inside}; later breaks may be hidden",
+                f"{names} {verb} not compiled: torch can't resume after a break{inside}; later"
+                " breaks may be hidden",
                 skipped,
                 related=related,
                 reasons=skipped[0].chain,
@@ -791,7 +814,10 @@ def _fixes(site: BreakSite, where: _Where | None) -> Fixes:
     # A package's function isn't edited.
     if where is not None and where[0].origin == "user":
         block = where[2]
-        title = f"Move the `{block.kind}` on line {block.line} into a function, so that torch skips only that"
+        title = (
+            f"Move the `{block.kind}` on line {block.line} into a function, so that torch skips"
+            " only that"
+        )
         yield code_fix(title, is_safe=True)
     owner = f" of {site.entry.package}" if site.entry.package else ""
     name = f"`{site.entry.qualname or site.entry.function}`{owner}"

@@ -158,8 +158,9 @@ class RepeatedBlocksInOneGraph(RecordingRule, code="GD401", severity="info"):
         yield self.finding(
             view,
             frame.entry,
-            f"`{target.class_name or frame.name}` has {blocks} modules in one graph of "
-            f"{len(_calls(graph))} operations{took}; torch may be able to compile one{kinds} and share it",
+            f"`{target.class_name or frame.name}` has {blocks} modules in one graph of"
+            f" {len(_calls(graph))} operations{took}; torch may be able to compile one{kinds} and"
+            " share it",
             [graph for _, graph, _ in graphs],
             fixes=[_regional(target, counts)],
             subject=", ".join(of.class_name for of in counts),
@@ -275,7 +276,8 @@ class TinyGraphs(RecordingRule, code="GD402"):
     remedies = (
         compile_argument(
             'mode="reduce-overhead"',
-            'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once',
+            'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at'
+            " once",
             CUDA_GRAPHS,
             is_safe=True,
         ),
@@ -586,10 +588,16 @@ _TARGETS: Mapping[CacheBypassKind, str] = {
 }
 """Target of the node that keeps a graph out, where torch doesn't name it."""
 _TITLES: Mapping[CacheBypassKind, str] = {
-    "checkpoint_policy": "Give the `context_fn` an attribute `cache_hash` that changes whenever the policy changes",
-    "custom_pass": "Make the pass a `torch._inductor.custom_graph_pass.CustomGraphPass` whose `uuid()` changes "
-    "whenever the pass changes",
-    "memory_budget": "Make it a `CustomRuntimeEstimator` or `CustomKnapsackSolver` whose `uuid()` is its version",
+    "checkpoint_policy": (
+        "Give the `context_fn` an attribute `cache_hash` that changes whenever the policy changes"
+    ),
+    "custom_pass": (
+        "Make the pass a `torch._inductor.custom_graph_pass.CustomGraphPass` whose `uuid()` changes"
+        " whenever the pass changes"
+    ),
+    "memory_budget": (
+        "Make it a `CustomRuntimeEstimator` or `CustomKnapsackSolver` whose `uuid()` is its version"
+    ),
     "disabled": "Leave `torch._inductor.config.fx_graph_cache` on",
 }
 
@@ -719,8 +727,9 @@ def _bypass_fixes(bypass: CacheBypass) -> Fixes:
         yield code_fix(_TITLES[bypass.kind])
     if marked and bypass.kind in ("function", "higher_order_operator"):
         yield code_fix(
-            f"Unsafe: name `{marked}` in `torch._inductor.config.unsafe_marked_cacheable_functions`, with a value that "
-            "you change whenever the code that it stands for changes"
+            f"Unsafe: name `{marked}` in"
+            " `torch._inductor.config.unsafe_marked_cacheable_functions`, with a value that you"
+            " change whenever the code that it stands for changes"
         )
 
 
@@ -783,7 +792,8 @@ class IgnoredCache(RecordingRule, code="GD404", severity="info"):
             yield self.finding(
                 view,
                 alike[0].entry,
-                f"compiled code computes what `{function}` returns in each call: torch ignores its lru_cache",
+                f"compiled code computes what `{function}` returns in each call: torch ignores its"
+                " lru_cache",
                 alike,
                 subject=function,
                 fixes=[

@@ -212,7 +212,10 @@ class LibraryCalls(RecordingRule, code="GD503", severity="info"):
                 fixes.append(_TF32)
             title = f"Use a smaller dtype: {in_bfloat16(kernels.device)}"
             fixes.append(code_fix(title, "PyTorch documentation: torch.amp"))
-        why = "Inductor tries kernels of its own for matrix multiplications, which can fuse with what follows"
+        why = (
+            "Inductor tries kernels of its own for matrix multiplications, which can fuse with what"
+            " follows"
+        )
         yield self.finding(
             view,
             entry,
@@ -242,8 +245,8 @@ _ONLY_LAYOUT = re.compile(
 )
 """Of a kernel that Inductor names by operations none of which computes anything."""
 _WITH_LIBRARY = code_fix(
-    "Write the part of the program that the longest kernel computes with a library function, such as "
-    "torch.nn.functional.scaled_dot_product_attention",
+    "Write the part of the program that the longest kernel computes with a library function, such"
+    " as torch.nn.functional.scaled_dot_product_attention",
     "PyTorch documentation: torch.nn.functional",
 )
 
@@ -343,7 +346,10 @@ def _comparison(now: KernelShare, before: KernelShare, ratio: float) -> str:
             f"{text}: Inductor's own take {duration(now.generated_us)} and replace next to nothing"
         )
     own = factor_text(now.generated_us / replaced_us)
-    return f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is `{largest.name}`"
+    return (
+        f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is"
+        f" `{largest.name}`"
+    )
 
 
 def _only_in(one: KernelShare, other: KernelShare) -> list[KernelTime]:
@@ -381,7 +387,10 @@ def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
         len(share.largest) < MOST_KERNELS and share.largest for share in (before, now)
     )
     if largest and _has_fast_path(before.largest) and not _has_fast_path(largest):
-        yield "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it traces"
+        yield (
+            "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it"
+            " traces"
+        )
     copies = [
         kernel
         for kernel in now.largest
@@ -530,7 +539,10 @@ class LayoutCopies(_AtLines, code="GD508"):
             whose = "its" if len(operations) == 1 else "their"
             what, subject, fix = f"copies by {names(operations)}", "copy", _LEAVE_OUT
             if is_for_library:
-                what = f"copies into the layouts that {names(operations)} and what reads {whose} results need"
+                what = (
+                    f"copies into the layouts that {names(operations)} and what reads {whose}"
+                    " results need"
+                )
                 subject, fix = "library", _IN_LAYOUT
             yield from self.at_lines(
                 view, profiled, kernels, _about, what=what, subject=subject, fix=fix
@@ -553,12 +565,13 @@ _CASTS = frozenset({"prims.convert_element_type.default", "aten._to_copy.default
 _WIDE = "float64"
 _NARROWER = frozenset({"float32", "bfloat16", "float16"})
 _CAST_ONCE = code_fix(
-    "Cast once, outside of the call: keep the tensor in the dtype in which it is used, such as weights with "
-    "model.to(torch.bfloat16) in place of autocast for inference",
+    "Cast once, outside of the call: keep the tensor in the dtype in which it is used, such as"
+    " weights with model.to(torch.bfloat16) in place of autocast for inference",
     "PyTorch documentation: Automatic Mixed Precision package",
 )
 _IN_FLOAT32 = code_fix(
-    "Compute in float32: leave out the conversion, and make NumPy arrays float32 before they become tensors",
+    "Compute in float32: leave out the conversion, and make NumPy arrays float32 before they become"
+    " tensors",
     "PyTorch documentation: Type Promotion",
 )
 
@@ -655,8 +668,8 @@ class DtypeCasts(_AtLines, code="GD509"):
         yield self.finding(
             view,
             entry,
-            f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that {computes} in float64 "
-            f"{takes} {percent(share)} of a steady call",
+            f"{first.input_dtypes[0]} becomes float64 here: {counted(runs, 'kernel')} that"
+            f" {computes} in float64 {takes} {percent(share)} of a steady call",
             [kernel.graph for kernel in wide],
             count=runs,
             related=[(line, "becomes float64 here too") for line in others],
@@ -754,18 +767,23 @@ class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
         if not counts:
             return
         (first, _), *others = counts.most_common()
-        title = f"Let each {what} use TensorFloat32, which changes results in the last digits; not tried"
+        title = (
+            f"Let each {what} use TensorFloat32, which changes results in the last digits; not"
+            " tried"
+        )
         yield self.finding(
             view,
             first,
-            f"{counted(len(nodes), what)} in float32 could run on tensor cores, but TensorFloat32 is off",
+            f"{counted(len(nodes), what)} in float32 could run on tensor cores, but TensorFloat32"
+            " is off",
             [graph for graph, _ in nodes],
             related=[(entry, counted(count, what)) for entry, count in others],
             subject=what,
             fixes=[
                 code_fix(
                     title,
-                    "PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later) devices",
+                    "PyTorch notes: CUDA semantics, TensorFloat-32 (TF32) on Ampere (and later)"
+                    " devices",
                     snippet=line,
                     place=SnippetPlace(where="start"),
                 )

@@ -87,7 +87,8 @@ class Recompile(RecompileRule, code="GD200"):
     kinds = get_args(ChangeKind)
     remedies = (
         call_fix(
-            "Keep the value the same from call to call, or in a tensor if only tensor arithmetic uses it"
+            "Keep the value the same from call to call, or in a tensor if only tensor arithmetic"
+            " uses it"
         ),
     )
 
@@ -169,8 +170,8 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
                 frame.entry,
                 # A call that a compiled version accepts still runs that; one that none accepts runs
                 # eagerly or raises.
-                f"`{frame.described}` is no longer compiled for new values{since}{together}: it hit torch's {name} "
-                f"after {counted(len(versions), 'compile')}{causes}",
+                f"`{frame.described}` is no longer compiled for new values{since}{together}: it hit"
+                f" torch's {name} after {counted(len(versions), 'compile')}{causes}",
                 event.compiles,
                 count=1,
                 changes=distinct_values(change for other in earlier for change in other.changes),
@@ -274,8 +275,8 @@ class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
             yield self.finding(
                 view,
                 line,
-                f"`{first.frame.described}` recompiles all of its {whole} operations for {value}, which only "
-                f"{part} of them use, on this line",
+                f"`{first.frame.described}` recompiles all of its {whole} operations for {value},"
+                f" which only {part} of them use, on this line",
                 [event.compiles[0] for event, *_ in alike],
                 changes=distinct_values(change for event, *_ in alike for change in event.changes),
                 fixes=[code_fix(f"Compile the part that uses {value} separately", is_safe=True)],
@@ -403,7 +404,8 @@ _INLINE = code_fix(
     "Fix the graph break in the caller: torch then traces all instances into the caller's graph"
 )
 _WHOLE = code_fix(
-    "Compile the whole module, not each of its blocks: torch then traces all instances into one graph",
+    "Compile the whole module, not each of its blocks: torch then traces all instances into one"
+    " graph",
     is_safe=True,
 )
 _BUFFERS = code_fix("Keep what differs between the instances in buffers")

@@ -101,7 +101,10 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
         change for of_event in group.changes for change in of_event if can_be_dynamic(change)
     ]
     if not changes:
-        title = "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on their own"
+        title = (
+            "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on"
+            " their own"
+        )
         yield call_fix(title, is_safe=True)
         return
     dims = [(change, size_dim(change.expression)) for change in changes]
@@ -136,7 +139,10 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
     yield compile_argument("dynamic=True", title, is_safe=True)
     tensors = [name for name in map(_argument, changes) if name is not None]
     if tensors and not marks:
-        title = f"Name {names(dict.fromkeys(tensors))} in `torch.compiler.config.dynamic_sources`, so that torch makes"
+        title = (
+            f"Name {names(dict.fromkeys(tensors))} in `torch.compiler.config.dynamic_sources`, so"
+            " that torch makes"
+        )
         yield config_fix(f"{title} sizes dynamic", "torch/compiler/config.py, 2.13", is_safe=True)
 
 
@@ -257,7 +263,10 @@ class SpecializedDim(RecompileRule, code="GD207"):
     def because(self, group: RecompileGroup) -> str:
         change = group.first
         if match := _SMALL.match(change.expression):
-            return f"{quoted(match[1])} is {_size(change)}, and torch compiles separate code for 0 and 1"
+            return (
+                f"{quoted(match[1])} is {_size(change)}, and torch compiles separate code for 0"
+                " and 1"
+            )
         before = f": it was compiled for {change.old}" if change.old else ""
         now = f", now {change.new}" if change.new else ""
         return f"{quoted(change.expression)} no longer holds{before}{now}"
@@ -350,7 +359,8 @@ class ColdStartRecompile(RecordingRule, code="GD210", severity="info"):
         yield self.finding(
             view,
             learned[0].frame.entry,
-            f"each start of the program costs {counted(len(compiles), 'recompile')}{cost} to make {values} dynamic",
+            f"each start of the program costs {counted(len(compiles), 'recompile')}{cost} to make"
+            f" {values} dynamic",
             compiles,
             changes=changes,
             hidden_change_count=hidden_change_count(learned),
@@ -385,7 +395,7 @@ def _sizes(graph: Graph | None) -> dict[tuple[str, int | None], int | str]:
 
 
 _REMEMBER = config_fix(
-    "Let torch remember dynamic dims from run to run: set the environment variable TORCH_COMPILE_JOB_ID to a name of "
-    "the job",
+    "Let torch remember dynamic dims from run to run: set the environment variable"
+    " TORCH_COMPILE_JOB_ID to a name of the job",
     is_safe=True,
 )

@@ -173,9 +173,15 @@ def _keep(site: BreakSite, around: set[str]) -> str:
         return "Give the loop a fixed number of steps that doesn't depend on a tensor"
     if "slice" in around:
         fixed = "Slice by a number that doesn't depend on a tensor"
-        return f"{fixed}, or keep all elements and choose by position with `torch.where` and `torch.arange`"
+        return (
+            f"{fixed}, or keep all elements and choose by position with `torch.where` and"
+            " `torch.arange`"
+        )
     if "index" in around:
-        return "Keep a tensor instead of the Python container, and select from it with `torch.index_select`"
+        return (
+            "Keep a tensor instead of the Python container, and select from it with"
+            " `torch.index_select`"
+        )
     match site.node, site.statement_node:
         case ast.Call(
             func=ast.Attribute(value=tensor, attr="item")
@@ -194,7 +200,10 @@ def _keep(site: BreakSite, around: set[str]) -> str:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             instead = f"Use `torch.logical_not({shortened(ast.unparse(operand))})` instead of `not`"
         case ast.Subscript():
-            return "Pass the index as a Python int, or select from a tensor of numbers with `torch.index_select`"
+            return (
+                "Pass the index as a Python int, or select from a tensor of numbers with"
+                " `torch.index_select`"
+            )
         case ast.BinOp(left=ast.Constant(value=str())):
             return "Return the tensor and make the text outside the compiled function"
         case _:
@@ -271,17 +280,22 @@ class DynamicShapeOperator(BreakRule, code="GD104"):
         if _is_combinations(site):
             # Their number depends on sizes alone, and torch raises an error if it captures the
             # operator (2.13).
-            title = "Make the combinations of positions once, outside the compiled function, and index with them"
+            title = (
+                "Make the combinations of positions once, outside the compiled function, and index"
+                " with them"
+            )
             yield code_fix(f"{title}: `t[torch.combinations(torch.arange(n))]`")
             return
         if isinstance(site.statement_node, ast.For):
             yield code_fix(
-                "Compute for all elements with tensor operations: a loop over some needs their number"
+                "Compute for all elements with tensor operations: a loop over some needs their"
+                " number"
             )
             return
         if site.in_context(r"^aten\.(nonzero|masked_select|index)\b") is not None:
             yield code_fix(
-                "Keep the shape: choose values by a mask with `torch.where` instead of selecting elements"
+                "Keep the shape: choose values by a mask with `torch.where` instead of selecting"
+                " elements"
             )
         title = "Let torch capture the operator with a symbolic size"
         condition = "if no branch or loop depends on that size"

@@ -265,15 +265,15 @@ def call_before(site: BreakSite, name: str) -> Fix:
 
 
 OWN_FUNCTION = code_fix(
-    "If the call must stay, move it into a small function under `@torch.compiler.disable`, called outside loops, `try` "
-    "and `with`: that call breaks the graph, too, but torch resumes after it",
+    "If the call must stay, move it into a small function under `@torch.compiler.disable`, called"
+    " outside loops, `try` and `with`: that call breaks the graph, too, but torch resumes after it",
     is_safe=True,
 )
 """The official way to live with a break."""
 OUTSIDE = call_fix("Call this part of the package outside the compiled function")
 _KEEP_OUT = code_fix(
-    "Keep the line out of the compiled function, in a function under `torch.compiler.disable`, whose call breaks the "
-    "graph",
+    "Keep the line out of the compiled function, in a function under `torch.compiler.disable`,"
+    " whose call breaks the graph",
     "torch/_dynamo/convert_frame.py, 2.13",
 )
 
@@ -286,7 +286,8 @@ def keep_out(entry: StackEntry) -> Fix:
 
 
 SORT_IN_GRAPH = code_fix(
-    "Sort in the graph: `torch.stack` the keys, then `sort`, or `argsort` or `argmax` with `torch.index_select`",
+    "Sort in the graph: `torch.stack` the keys, then `sort`, or `argsort` or `argmax` with"
+    " `torch.index_select`",
     "torch's hint for GB0207",
 )
 INSIDE_DDP = call_fix(
@@ -295,8 +296,8 @@ INSIDE_DDP = call_fix(
     is_safe=True,
 ).replace(compiles_inside_ddp=True)
 BEFORE_SHARDING = call_fix(
-    "Compile each block before it is sharded, and nothing that calls it: `block.compile()`, then `fully_shard(block)`; "
-    "for a block of torch's own class, `fully_shard(torch.compile(block))`",
+    "Compile each block before it is sharded, and nothing that calls it: `block.compile()`, then"
+    " `fully_shard(block)`; for a block of torch's own class, `fully_shard(torch.compile(block))`",
     "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`",
     is_safe=True,
 )

@@ -79,7 +79,10 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
     def message(self, site: BreakSite) -> str:
         is_torchs = site.entry.origin == "torch" or site.entry not in site.stack
         if site.cause.torch_id == "GB0025" and is_torchs:
-            return "torch breaks the graph on purpose before an optimizer's step, whose code it compiles on its own"
+            return (
+                "torch breaks the graph on purpose before an optimizer's step, whose code it"
+                " compiles on its own"
+            )
         return super().message(site)
 
     def suggested(self, site: BreakSite) -> Fixes:
@@ -87,7 +90,10 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
         if site.cause.torch_id == "GB0123":
             # torch breaks with GB4927 where what it differentiated is returned, or used after a
             # later break.
-            title = "Let torch trace the backward pass (`torch._dynamo.config.trace_autograd_ops = True`), and detach "
+            title = (
+                "Let torch trace the backward pass (`torch._dynamo.config.trace_autograd_ops ="
+                " True`), and detach "
+            )
             yield code_fix(f"{title}the loss right after it if it is used later", "torch's hints")
         if is_traceable:
             yield setting("trace_autograd_ops", "Let torch trace the backward pass", "torch's hint")
@@ -270,9 +276,15 @@ class GradientHook(BreakRule, code="GD120"):
 
     def message(self, site: BreakSite) -> str:
         if "RemovableHandle" in site.torch_context:
-            return "the compiled function keeps the handle of a gradient's hook, which torch can't reconstruct"
+            return (
+                "the compiled function keeps the handle of a gradient's hook, which torch can't"
+                " reconstruct"
+            )
         is_module = "Module-level" in site.gb_type
-        return f"`{site.named}` {'is a module with a backward hook' if is_module else 'uses a hook on a gradient'}"
+        return (
+            f"`{site.named}`"
+            f" {'is a module with a backward hook' if is_module else 'uses a hook on a gradient'}"
+        )
 
     def suggested(self, site: BreakSite) -> Fixes:
         if "compiled autograd" in site.gb_type:
@@ -352,7 +364,10 @@ class Checkpoint(BreakRule, code="GD128"):
         if _SIDE_EFFECT in site.gb_type:
             title = "Return the value from the checkpointed function, and keep it outside"
         elif "checkpoint_sequential" in site.torch_context:
-            title = "Call `torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False)` for each segment"
+            title = (
+                "Call `torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False)` for each"
+                " segment"
+            )
         yield call_fix(title, "torch's hint for GB0067")
 
 
@@ -437,9 +452,9 @@ class SavedActivation(RecordingRule, code="GD512", severity="info"):
             yield self.finding(
                 view,
                 first.stack[-1],
-                f"the result of `{operation}`, {several}{first.tensor}, is kept for the backward pass: "
-                f"{size / _MIB:,.0f} MiB, {percent(size / (memory.saved_bytes or size))} of what is kept; it is cheap "
-                "to compute again",
+                f"the result of `{operation}`, {several}{first.tensor}, is kept for the backward"
+                f" pass: {size / _MIB:,.0f} MiB, {percent(size / (memory.saved_bytes or size))} of"
+                " what is kept; it is cheap to compute again",
                 [kept.graph for kept in group],
                 subject=f"{operation} {first.tensor}",
                 fixes=fixes,

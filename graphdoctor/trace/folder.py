@@ -170,15 +170,18 @@ def open_folder(location: Location, place: LogFile | Folder | None = None) -> Re
     meta = read_object(place.read(wire.META_FILE))
     if meta.get("format", wire.FORMAT) != wire.FORMAT:
         raise GraphDoctorError(
-            f"{location} was written by another version of graphdoctor: its format is {meta['format']}, not "
-            f"{wire.FORMAT}.",
-            hint="The trace log inside can be read by itself: graphdoctor report "
-            f"{place.folder(wire.TRACE_FOLDER).location}",
+            f"{location} was written by another version of graphdoctor: its format is"
+            f" {meta['format']}, not {wire.FORMAT}.",
+            hint=(
+                "The trace log inside can be read by itself: graphdoctor report "
+                f"{place.folder(wire.TRACE_FOLDER).location}"
+            ),
         )
     logs = logs_in(place)
     if not logs and isinstance(location, Path) and has_linked_logs(location):
         raise GraphDoctorError(
-            f"The trace log of {location} can't be read: it's a symbolic link, and links aren't followed."
+            f"The trace log of {location} can't be read: it's a symbolic link, and links aren't"
+            " followed."
         )
     if not meta and not logs:
         raise GraphDoctorError(

@@ -81,8 +81,8 @@ def log_gaps(damage: LogDamage, unreadable: Mapping[str, int]) -> Iterator[Captu
     if damage.altered_payloads:
         yield gap(
             "log_damage",
-            f"{counted(damage.altered_payloads, 'record')} of the trace log changed after torch wrote the log; "
-            "the contents may be wrong.",
+            f"{counted(damage.altered_payloads, 'record')} of the trace log changed after torch"
+            " wrote the log; the contents may be wrong.",
         )
     if damage.bad_bytes:
         yield gap(
@@ -115,14 +115,14 @@ def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
         others = ", ".join(f"{name}:" for name in names if name is not None)
         yield gap(
             "several_processes",
-            f"{len(names)} processes compiled. Counts are sums over all of them, and compile ids of all but "
-            f"the first begin with the process ({others}).",
+            f"{len(names)} processes compiled. Counts are sums over all of them, and compile ids of"
+            f" all but the first begin with the process ({others}).",
         )
     if any(part.reset for part in parts):
         yield gap(
             "dynamo_reset",
-            "Dynamo was reset during the run and counted its compiles from 0 again: compile ids after the "
-            "first reset begin with reset1:.",
+            "Dynamo was reset during the run and counted its compiles from 0 again: compile ids"
+            " after the first reset begin with reset1:.",
         )
 
 
@@ -133,8 +133,8 @@ def run_gaps(
     if not is_ours:
         yield gap(
             "foreign_log",
-            "This log was not recorded by graphdoctor: it has no calls, coverage or columns, and its stacks "
-            "are those that torch prints, which can lack lines.",
+            "This log was not recorded by graphdoctor: it has no calls, coverage or columns, and"
+            " its stacks are those that torch prints, which can lack lines.",
         )
     elif is_unfinished and run.coverage is None and not run.target.runs_itself:
         yield gap("coverage", "Coverage was not measured: the run ended early.")
@@ -158,7 +158,8 @@ def foreign_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]
         writer = f"torch {torch} wrote this log" if torch else "This log doesn't name its torch"
         yield gap(
             "old_log",
-            f"{writer}; logs of a torch before 2.11 are read only as far as they look like later ones.",
+            f"{writer}; logs of a torch before 2.11 are read only as far as they look like later"
+            " ones.",
         )
 
 
@@ -190,8 +191,8 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
     if not is_hooked:
         yield gap(
             "recorder_not_loaded",
-            "The interpreter did not load graphdoctor's recorder, possibly because it ignores PYTHONPATH, so "
-            "there are only torch's own records, if any.",
+            "The interpreter did not load graphdoctor's recorder, possibly because it ignores"
+            " PYTHONPATH, so there are only torch's own records, if any.",
         )
     is_block = recording.target.kind == "block"
     if recording.compiles and recording.watch is not None:
@@ -207,8 +208,8 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
         )
         if is_block:
             words = (
-                "Nothing was compiled in the block: it called no compiled function, torch.compile was "
-                "disabled, or everything it needed had been compiled before."
+                "Nothing was compiled in the block: it called no compiled function, torch.compile"
+                " was disabled, or everything it needed had been compiled before."
             )
         elif recording.environment.torch is None:
             words = "Nothing was compiled: the script did not import torch."
@@ -230,7 +231,8 @@ def watch_gaps(watch: CallWatch) -> Iterator[CaptureGap]:
         elif function.coverage is not None and function.steady_us is None:
             yield gap(
                 "steady_time",
-                f"The time of a steady call of {name} is unknown: no call that compiled nothing was timed.",
+                f"The time of a steady call of {name} is unknown: no call that compiled nothing was"
+                " timed.",
             )
 
 
@@ -256,7 +258,8 @@ def lost_call_gaps(recording: Recording) -> Iterator[CaptureGap]:
     if recording.exit.reason == "finished" and not recording.calls:
         yield gap(
             "log_removed",
-            "The trace log has none of the calls that were made: something removed or emptied it during the run.",
+            "The trace log has none of the calls that were made: something removed or emptied it"
+            " during the run.",
         )
 
 
@@ -270,7 +273,8 @@ def guard_gaps(
     if unread:
         yield gap(
             "guards",
-            f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is unknown.",
+            f"Couldn't read {counted(unread, 'line')} of torch's guard trees: their layout is"
+            " unknown.",
         )
 
 
@@ -373,6 +377,6 @@ def beginning_gaps(
         fork = " The log of a forked process looks the same." if is_fork_possible else ""
         yield gap(
             "log_beginning",
-            f"The beginning of the trace log is missing: {'; '.join(losses)}. What was compiled before isn't in "
-            f"the counts.{fork}",
+            f"The beginning of the trace log is missing: {'; '.join(losses)}. What was compiled"
+            f" before isn't in the counts.{fork}",
         )

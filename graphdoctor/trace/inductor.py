@@ -78,7 +78,9 @@ _BYPASSES: Mapping[str, CacheBypassKind] = {
     rf"{_TARGET}.*\b(?:autograd_function_apply|FunctionCtx)\b": "autograd_function",
     r"HigherOrderOperator: autograd_function_apply\b": "autograd_function",
     r"HigherOrderOperator: (?P<name>\w+)": "higher_order_operator",
-    rf"{_TARGET}.*module: torch\.ops\.higher_order,\s+Function name: (?P<name>\w+)": "higher_order_operator",
+    rf"{_TARGET}.*module: torch\.ops\.higher_order,\s+Function name: (?P<name>\w+)": (
+        "higher_order_operator"
+    ),
     rf"{_TARGET}.*module: (?P<module>\S+),\s+Function name: (?P<name>\w+)": "function",
     rf"{_TARGET}(?:<(?:built-in )?(?:function|method) )?(?P<name>[\w.]+)": "function",
     r"Unsupported call_method": "method",
@@ -228,7 +230,9 @@ def cache_bypasses(records: Iterable[CacheAnswer]) -> tuple[CacheBypass, ...]:
 
 
 def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
-    """Return what a reason of torch's for leaving a graph out of a cache means, and whom it names."""
+    """Return what a reason of torch's for leaving a graph out of a cache means, and whom it
+    names.
+    """
     for pattern, kind in _BYPASSES.items():
         if (match := re.search(pattern, reason, re.DOTALL)) is not None:
             parts = {"module": None, "name": None} | match.groupdict()

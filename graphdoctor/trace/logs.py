@@ -121,7 +121,9 @@ def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
 
 
 def hindrance(log: LogFile) -> str | None:
-    """Return why a file with records isn't a log that can be read, as a hint; None if it has none."""
+    """Return why a file with records isn't a log that can be read, as a hint; None if it has
+    none.
+    """
     head = log.part(0, _HEAD_BYTES)
     if kind := _archive(head):
         return f"It's a {kind} archive: name what is in it, {kind}://::{log.location}"

@@ -1,11 +1,11 @@
 """Collects what the picture of a run needs beside the recording: where compile time went, records
 that are only counted, and source files.
 
-A phase of a compile is a pair of ``chromium_event`` records, ``B`` and ``E``, written when it begins
-and ends (``torch/_dynamo/utils.py``, 2.13, ``ChromiumEventLogger``). torch gives every event the thread
-number 0, so ends are matched to begins by name and compile id. The compile context belongs to one
-thread, so an event without a compile id during a compile is from another thread, such as
-``compile_file``. Overlapping ones become one phase.
+A phase of a compile is a pair of ``chromium_event`` records, ``B`` and ``E``, written when it
+begins and ends (``torch/_dynamo/utils.py``, 2.13, ``ChromiumEventLogger``). torch gives every event
+the thread number 0, so ends are matched to begins by name and compile id. The compile context
+belongs to one thread, so an event without a compile id during a compile is from another thread,
+such as ``compile_file``. Overlapping ones become one phase.
 """
 
 from __future__ import annotations

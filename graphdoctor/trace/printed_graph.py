@@ -43,7 +43,8 @@ _ATOMS = rf"(?:{_ATOM}(?:, {_ATOM})*+)?"
 _ARGUMENT = rf"(?:\[{_ATOMS}\]|device\(type='\w+'(?:, index=\d+)?\)|{_ATOM})"
 _CALL = re.compile(
     r"(?P<name>[A-Za-z_]\w*)(?:: \"(?P<value>[^\"\\]*)\")? = "
-    rf"(?P<call>(?P<target>torch(?:\.[A-Za-z_]\w*)+)\((?P<arguments>(?:{_ARGUMENT}(?:, {_ARGUMENT}(?! ?=))*+)?"
+    rf"(?P<call>(?P<target>torch(?:\.[A-Za-z_]\w*)+)\((?P<arguments>(?:{_ARGUMENT}(?:,"
+    rf" {_ARGUMENT}(?! ?=))*+)?"
     rf"(?:(?:, |(?<=\())[A-Za-z_]\w* ?= ?{_ARGUMENT})*+)\))(?:;  (?:[A-Za-z_]\w* = )++None)?",
     re.ASCII,
 )

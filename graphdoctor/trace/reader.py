@@ -75,8 +75,10 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
     except InvalidFactError as error:
         raise GraphDoctorError(
             f"{location} was written by another version of graphdoctor, or changed since.",
-            hint="Run graphdoctor explain again; the trace log inside can be read by itself: graphdoctor report "
-            f"{location}/{TRACE_FOLDER}",
+            hint=(
+                "Run graphdoctor explain again; the trace log inside can be read by itself:"
+                f" graphdoctor report {location}/{TRACE_FOLDER}"
+            ),
         ) from error
 
 

@@ -264,7 +264,9 @@ class Replays:
         return folder, {**program.change.plan(), "patches": patches}
 
     def _compiled_plan(self, program: Program, backend: str | None) -> dict[str, object]:
-        """Place what Inductor compiles: for the recorded program and backend, where it always lies."""
+        """Place what Inductor compiles: for the recorded program and backend, where it always
+        lies.
+        """
         is_recorded = program == Program() and backend in (None, self._request.spec.backend)
         return {} if is_recorded else {"compiled": str(self._compiled)}
 

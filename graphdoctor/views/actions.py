@@ -166,7 +166,10 @@ def _nothing_to_do(diagnosis: Diagnosis) -> str:
         return "The verified fixes remove every finding."
     recording, summary = diagnosis.recording, diagnosis.summary
     if recording.is_partial:
-        return "The run ended early, so what there is to do is unknown. Run it again once the cause above is gone."
+        return (
+            "The run ended early, so what there is to do is unknown. Run it again once the cause"
+            " above is gone."
+        )
     share = None if recording.guards is None else recording.guards.share
     guards = None if share is None else f"Guard checks take {percent(share)} of a steady call."
     if summary.hidden_findings:

@@ -184,18 +184,27 @@ def more_eager_texts(target: TargetCheck) -> Iterator[str]:
     """List what runs eagerly now and not in the baseline, whichever finding causes it."""
     if target.newly_eager:
         names = ", ".join(f"`{name}`" for name in target.newly_eager)
-        yield f"{names} {'runs' if len(target.newly_eager) == 1 else 'run'} eagerly, but not in the baseline"
+        yield (
+            f"{names} {'runs' if len(target.newly_eager) == 1 else 'run'} eagerly, but not in the"
+            " baseline"
+        )
     if (
         target.has_lost_coverage
         and target.diagnosis is not None
         and target.baseline_run is not None
     ):
         before, now = target.baseline_run, target.diagnosis.summary
-        baseline_coverage = f"in the baseline it is {words.share_text(before.coverage)} ({before.eager_ops} of {before.op_count})"
+        baseline_coverage = (
+            f"in the baseline it is {words.share_text(before.coverage)} ({before.eager_ops} of"
+            f" {before.op_count})"
+        )
         if now.coverage is None or now.coverage_detail is None:
             yield f"coverage is unknown; {baseline_coverage}"
         else:
-            eager = f"{now.coverage_detail.eager_ops} of {now.coverage_detail.op_count} operations run eagerly"
+            eager = (
+                f"{now.coverage_detail.eager_ops} of {now.coverage_detail.op_count} operations run"
+                " eagerly"
+            )
             yield f"coverage is {percent(now.coverage)} ({eager}); {baseline_coverage}"
 
 
@@ -220,8 +229,8 @@ def baseline_notes(target: TargetCheck) -> Iterator[str]:
     run = target.baseline_run
     if target.lacks_run:
         yield (
-            "The baseline has findings alone: an older graphdoctor wrote it, so graphs, coverage and effects weren't "
-            "compared. graphdoctor baseline --update adds them."
+            "The baseline has findings alone: an older graphdoctor wrote it, so graphs, coverage"
+            " and effects weren't compared. graphdoctor baseline --update adds them."
         )
     elif (
         run is not None
@@ -229,7 +238,10 @@ def baseline_notes(target: TargetCheck) -> Iterator[str]:
         and run.calls != target.diagnosis.summary.calls
     ):
         now = target.diagnosis.summary.calls
-        yield f"This run made {counted(now, 'call')}, the baseline's {run.calls}, so findings can differ for that."
+        yield (
+            f"This run made {counted(now, 'call')}, the baseline's {run.calls}, so findings can"
+            " differ for that."
+        )
 
 
 # Where a line is, for readers on other machines. Reads no file.

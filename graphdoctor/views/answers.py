@@ -35,8 +35,8 @@ _REASON = 160
 _LONG_S = 60.0
 """From here on, the time that calls take until compiling pays is said beside their number."""
 _AWAITS_BACKWARD = (
-    ", because outputs of earlier calls await their backward pass, so torch records CUDA graphs anew: "
-    "measure it with --no-grad or --backward"
+    ", because outputs of earlier calls await their backward pass, so torch records CUDA graphs"
+    " anew: measure it with --no-grad or --backward"
 )
 
 

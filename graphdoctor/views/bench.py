@@ -60,13 +60,20 @@ _REASON = 300
 """Characters of a reason that is shortened."""
 _ENDED: dict[VariantStatus, Tone] = {"wrong": "bad", "failed": "bad", "skipped": "warning"}
 _HOW = (
-    "Each variant has a process of its own. Eager mode has two where the difference is small: what these differ by is "
-    "the noise.",
-    "Calls are timed in rounds: in each, every process has its turn, so that drift of the machine hits all. A speed-up "
-    "is the median of the rounds' ratios.",
-    "Compile times are what the first calls take longer than later ones, less what eager mode's do. Cold: in a process "
-    "with an empty cache on disk; warm: in a second process with what the first left there. Without these, the caches "
-    "are the user's, and the first variant's compile is recorded.",
+    (
+        "Each variant has a process of its own. Eager mode has two where the difference is small:"
+        " what these differ by is the noise."
+    ),
+    (
+        "Calls are timed in rounds: in each, every process has its turn, so that drift of the"
+        " machine hits all. A speed-up is the median of the rounds' ratios."
+    ),
+    (
+        "Compile times are what the first calls take longer than later ones, less what eager mode's"
+        " do. Cold: in a process with an empty cache on disk; warm: in a second process with what"
+        " the first left there. Without these, the caches are the user's, and the first variant's"
+        " compile is recorded."
+    ),
 )
 _PARTS: dict[BenchPart, str] = {
     "cold": "an empty cache (--cold)",
@@ -298,13 +305,18 @@ def _peak(variant: Variant) -> str | None:
 _GAINS: tuple[_Column, ...] = (
     (
         "results",
-        "Outputs, gradients and state beside eager mode's: identical, correct but for rounding, or wrong.",
+        (
+            "Outputs, gradients and state beside eager mode's: identical, correct but for rounding,"
+            " or wrong."
+        ),
         _result,
     ),
     (
         "compile",
-        "What compiling adds to the first calls: with an empty cache on disk, and warm, after a restart; or "
-        "with the caches as they are.",
+        (
+            "What compiling adds to the first calls: with an empty cache on disk, and warm, after a"
+            " restart; or with the caches as they are."
+        ),
         _compile,
     ),
     (
@@ -319,7 +331,10 @@ _GAINS: tuple[_Column, ...] = (
     ),
     (
         "best call",
-        "The median of the second shortest round, which the speed-up is of where calls wait for their host.",
+        (
+            "The median of the second shortest round, which the speed-up is of where calls wait for"
+            " their host."
+        ),
         _time_of("best_us"),
     ),
     (

@@ -144,7 +144,10 @@ def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
         rows.append(Row("hint", Span(target.hint)))
     if target.is_other_torch and target.diagnosis is not None:
         running = target.diagnosis.recording.environment.torch
-        said: Inline = f"compared with the baseline for torch {target.baseline_torch}; this run uses torch {running}"
+        said: Inline = (
+            f"compared with the baseline for torch {target.baseline_torch}; this run uses torch"
+            f" {running}"
+        )
         if target.new or target.fixed:
             can = ", so new and fixed findings may come from the upgrade. "
             said = (said, can, _UPDATE, " adds this version to the baseline")

@@ -77,9 +77,14 @@ PYTHON = Surface(
 
 _WORDS: dict[HintCode, tuple[str, str]] = {
     "no_inputs": (
-        "There are no inputs for {callable}: none were given, and the program has none of {looked_for}.",
-        "{inputs_hint}, or add two lines to the file:\n"
-        "    def example_inputs():\n        return (torch.randn(8, 128),)",
+        (
+            "There are no inputs for {callable}: none were given, and the program has none of"
+            " {looked_for}."
+        ),
+        (
+            "{inputs_hint}, or add two lines to the file:\n"
+            "    def example_inputs():\n        return (torch.randn(8, 128),)"
+        ),
     ),
     "unusable_input": ("{name[inputs]} {input} can't be made: {error}", "Make it smaller."),
     "unusable_device": ("{given[device]} can't be used here: {error}", "Try {cpu}."),
@@ -186,8 +191,8 @@ def _derived(values: Values, surface: Surface) -> dict[str, object]:
         if values["is_module"]:
             texts["leave"] = "L"
             texts["blocks"] = (
-                f"no class of modules repeats in {values['target']}: none has {values['fewest']} instances with the "
-                "same parameters and submodules."
+                f"no class of modules repeats in {values['target']}: none has {values['fewest']}"
+                " instances with the same parameters and submodules."
             )
     return texts
 

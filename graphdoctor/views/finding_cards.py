@@ -90,12 +90,14 @@ def partial_note(diagnosis: Diagnosis) -> Iterator[Note]:
 
 
 def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Note]:
-    """Say what costs leave out, what is hidden, and where to read more of findings with this ``prefix``."""
+    """Say what costs leave out, what is hidden, and where to read more of findings with this
+    ``prefix``.
+    """
     costs = (finding.cost for finding in diagnosis.findings)
     if any(cost is not None and cost.call_from == "host_gap" for cost in costs):
         text = (
-            "A host gap is the time that the host takes between two graphs. Lost fusion and time on the device aren't "
-            "in it; only a verified fix measures them (--try)."
+            "A host gap is the time that the host takes between two graphs. Lost fusion and time on"
+            " the device aren't in it; only a verified fix measures them (--try)."
         )
         yield Note(text, "dim")
     if hidden := diagnosis.summary.hidden_findings:

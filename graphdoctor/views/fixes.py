@@ -119,7 +119,9 @@ def _capitalized(text: str) -> str:
 
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
-    """Show what comes after the findings: later fixes, all verified fixes together, what is left."""
+    """Show what comes after the findings: later fixes, all verified fixes together, what is
+    left.
+    """
     if treatment.patch is not None:
         yield Section("Patch", patch_parts(diagnosis, treatment, treatment.patch))
         return

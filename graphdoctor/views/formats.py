@@ -104,7 +104,8 @@ class Document(Generic[C]):
                 return format
         if name == "chrome-trace":
             raise GraphDoctorError(
-                "chrome-trace left graphdoctor: tlparse writes a chromium_events.json of a trace log."
+                "chrome-trace left graphdoctor: tlparse writes a chromium_events.json of a trace"
+                " log."
             )
         hint = nearest(name.lower(), self.names, otherwise=f"Choose {_either(self.names)}.")
         message = f"{self.label.capitalize()} can't be written as {name!r}."
@@ -130,7 +131,9 @@ Render = Callable[[Any, RenderOptions], Any]
 
 
 def late(module: str, name: str, *asked: str) -> Render:
-    """A function that is imported when it is called with the content and the options it asks for."""
+    """A function that is imported when it is called with the content and the options it asks
+    for.
+    """
 
     def render(content: Any, options: RenderOptions) -> Any:  # noqa: ANN401
         function = getattr(import_module(f"graphdoctor.{module}"), name)

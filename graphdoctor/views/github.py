@@ -1,7 +1,7 @@
 """Annotations as GitHub workflow commands, which become annotations on the lines of a pull request.
 
-Goes out: one ``::error …::…`` line for each annotation, to be printed by a step of a workflow; its summary
-takes Markdown.
+Goes out: one ``::error …::…`` line for each annotation, to be printed by a step of a workflow; its
+summary takes Markdown.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def render_github(report: CheckReport | LintReport, *, root: Path | None = None)
     counts = {level: levels.count(level) for level in _LEVELS}
     if any(count > _SHOWN for count in counts.values()):
         said = ", ".join(counted(count, _LEVELS[level]) for level, count in counts.items() if count)
-        text = f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all of them."
+        text = (
+            f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all"
+            " of them."
+        )
         # The first notice, so GitHub shows it.
         at = counts["error"] + counts["warning"]
         lines.insert(at, f"::notice title=graphdoctor::{_data([text])}")

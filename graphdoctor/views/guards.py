@@ -87,7 +87,10 @@ def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
         return
     yield from _answer(guards)
     if guards.call_us is not None and recording.target.compile_arguments.get("backend") == "eager":
-        text = "Measured with the eager backend; use --backend inductor for the share of an optimized call."
+        text = (
+            "Measured with the eager backend; use --backend inductor for the share of an optimized"
+            " call."
+        )
         yield Note(text, "dim")
     findings = [finding for finding in diagnosis.findings if finding.code.startswith("GD3")]
     yield Cards(tuple(map(card_of, clusters(findings))))

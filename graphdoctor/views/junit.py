@@ -59,7 +59,10 @@ def render_junit(report: CheckReport) -> str:
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
     root.extend(suites)
     ElementTree.indent(root)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+    return (
+        '<?xml version="1.0"'
+        f' encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
+    )
 
 
 def _suite(
@@ -131,7 +134,10 @@ def _lines(finding: Finding) -> Iterator[str]:
 
 def _notes(target: TargetCheck) -> Iterator[str]:
     if target.is_other_torch:
-        yield "The baseline is from another version of torch, so new and fixed findings may come from the upgrade."
+        yield (
+            "The baseline is from another version of torch, so new and fixed findings may come from"
+            " the upgrade."
+        )
     yield from baseline_notes(target)
     yield from (
         f"new, below fail-on: {_finding_line(finding)}"

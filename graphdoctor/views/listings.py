@@ -1,5 +1,5 @@
-"""Documents that aren't trees, as text: a lint report, one line for each finding in the form of compilers
-and ruff, and the documentation of rules.
+"""Documents that aren't trees, as text: a lint report, one line for each finding in the form of
+compilers and ruff, and the documentation of rules.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def _summary(report: LintReport) -> str:
     new = len(report.findings)
     noun = "new finding" if report.known else "finding"
     what = counted(new, noun) if new else f"No {noun}s"
-    where = f" in {counted(report.function_count, 'compiled function')} of {counted(report.file_count, 'file')}"
+    where = (
+        f" in {counted(report.function_count, 'compiled function')} of"
+        f" {counted(report.file_count, 'file')}"
+    )
     allowed = new - report.failing_count
     others = {
         "below fail-on": allowed,

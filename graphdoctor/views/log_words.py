@@ -50,7 +50,9 @@ _MOST_LINES = 100
 
 
 def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
-    """Show what else is in a log; of our own recordings only on request, as findings have what matters."""
+    """Show what else is in a log; of our own recordings only on request, as findings have what
+    matters.
+    """
     evidence = diagnosis.recording.evidence
     show: Show = "always" if diagnosis.recording.is_foreign else "long"
     if evidence.cache_answers:

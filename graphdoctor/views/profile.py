@@ -92,27 +92,32 @@ _TEXT = 60
 """Characters of a line of code."""
 _NAME = 36
 _KIND = (
-    "pointwise and reduction: Inductor wrote it; template: Inductor made it from a template; library: cuBLAS, oneDNN "
-    "or ATen; user: the program's own, in Triton."
+    "pointwise and reduction: Inductor wrote it; template: Inductor made it from a template;"
+    " library: cuBLAS, oneDNN or ATen; user: the program's own, in Triton."
 )
 _MEMORY = (
-    "What it reads and writes a second, by the memory that it must read and write at least; beside it the share of "
-    "what a copy reaches on this device, which a cache can exceed."
+    "What it reads and writes a second, by the memory that it must read and write at least; beside"
+    " it the share of what a copy reaches on this device, which a cache can exceed."
 )
 _ARITHMETIC = (
-    "Floating-point operations a second of its matrix products and convolutions; beside it the share of what a large "
-    "product reaches on this device. Of other arithmetic, the share of its time that it takes at least on this device."
+    "Floating-point operations a second of its matrix products and convolutions; beside it the"
+    " share of what a large product reaches on this device. Of other arithmetic, the share of its"
+    " time that it takes at least on this device."
 )
 _WAITS = (
-    "memory: its bandwidth; compute: matrix products and convolutions; arithmetic: other arithmetic, such as tanh; "
-    "latency: it's too short to reach any."
+    "memory: its bandwidth; compute: matrix products and convolutions; arithmetic: other"
+    " arithmetic, such as tanh; latency: it's too short to reach any."
 )
 _HOW = (
-    "The call is timed without a profiler; its kernels are from torch.profiler, of the shortest of several calls. Time "
-    "outside of kernels is Python, guards, launching and waiting.",
-    "graphdoctor notes which operations of the program go into which kernel while Inductor generates its code. An "
-    "operation's part of a kernel belongs to the innermost line that computes it, in the backward pass to the line "
-    "whose gradient it computes.",
+    (
+        "The call is timed without a profiler; its kernels are from torch.profiler, of the shortest"
+        " of several calls. Time outside of kernels is Python, guards, launching and waiting."
+    ),
+    (
+        "graphdoctor notes which operations of the program go into which kernel while Inductor"
+        " generates its code. An operation's part of a kernel belongs to the innermost line that"
+        " computes it, in the backward pass to the line whose gradient it computes."
+    ),
 )
 
 
@@ -158,8 +163,8 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     kernels_us = report.kernels_us or 0.0
     if call_us is not None and kernels_us > call_us.median and not is_said:
         yield Note(
-            f"Kernels take {time_text(kernels_us)} under the profiler, more than the call without it "
-            f"({time_text(call_us.median)}): several ran at once, or the machine was busy.",
+            f"Kernels take {time_text(kernels_us)} under the profiler, more than the call without"
+            f" it ({time_text(call_us.median)}): several ran at once, or the machine was busy.",
             "dim",
         )
     findings = tuple(row for finding in report.findings for row in finding_rows(finding))
@@ -304,7 +309,10 @@ def _modules(report: ProfileReport) -> Iterator[Table]:
 
 
 def _kernels(report: ProfileReport) -> Table:
-    meaning = "All runs in the call that compute the same operations. Time that two kernels share counts once."
+    meaning = (
+        "All runs in the call that compute the same operations. Time that two kernels share counts"
+        " once."
+    )
     columns = (
         Column("kernel", meaning=meaning),
         "#share",
@@ -406,7 +414,9 @@ def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
         )
         yield Rows(rows, "tensor", _FEW_SAVED)
     if memory.unlisted_bytes:
-        yield f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
+        yield (
+            f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
+        )
     if memory.recomputed_count:
         names = repeated_text(
             (name.removeprefix("aten."), count) for name, count in memory.recomputed.items()

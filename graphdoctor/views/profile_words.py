@@ -126,24 +126,45 @@ def rates_text(kernel: ProfiledKernel) -> str:
 
 ADVICE: Mapping[str, str] = {
     "entering": "Fix the graph breaks: each compiled function takes time to enter.",
-    "own_python": "Move Python out of the call: most of the host's time is in none of the compiled functions.",
-    "cuda_graphs": 'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once.',
+    "own_python": (
+        "Move Python out of the call: most of the host's time is in none of the compiled functions."
+    ),
+    "cuda_graphs": (
+        'Compile with mode="reduce-overhead": CUDA graphs launch all kernels of a graph at once.'
+    ),
     "more_in_a_call": "Do more in one call: use a larger batch.",
     "more_in_a_kernel": "Use a larger batch, so that each kernel has more to do.",
-    "overlap": "Overlap it with computation: DistributedDataParallel sends gradients in buckets (bucket_cap_mb) "
-    "while the backward pass goes on.",
-    "send_less": "Send less: accumulate gradients under no_sync(), or send them in bfloat16 with a communication hook.",
+    "overlap": (
+        "Overlap it with computation: DistributedDataParallel sends gradients in buckets"
+        " (bucket_cap_mb) while the backward pass goes on."
+    ),
+    "send_less": (
+        "Send less: accumulate gradients under no_sync(), or send them in bfloat16 with a"
+        " communication hook."
+    ),
     "half_the_bytes": "Use a smaller dtype: torch.autocast with bfloat16 halves the bytes.",
-    "crossing_values": "Fix the graph breaks: values that cross them are written to memory and read again.",
+    "crossing_values": (
+        "Fix the graph breaks: values that cross them are written to memory and read again."
+    ),
     "GD508": "Leave out the copies into other layouts (GD508).",
     "GD509": "Leave out the casts (GD509).",
-    "move_less": "Move less memory: fewer intermediate results, and fewer kernels that read them again.",
-    "convolution_tf32": "Let float32 convolutions use TensorFloat32: torch.backends.cudnn.allow_tf32 = True.",
-    "matmul_tf32": 'Let float32 products use TensorFloat32: torch.set_float32_matmul_precision("high").',
+    "move_less": (
+        "Move less memory: fewer intermediate results, and fewer kernels that read them again."
+    ),
+    "convolution_tf32": (
+        "Let float32 convolutions use TensorFloat32: torch.backends.cudnn.allow_tf32 = True."
+    ),
+    "matmul_tf32": (
+        'Let float32 products use TensorFloat32: torch.set_float32_matmul_precision("high").'
+    ),
     "smaller_dtype": "Use a smaller dtype: {bfloat16}.",
-    "autotune": 'Compile with mode="max-autotune": Inductor tries more kernels for matrix products.',
+    "autotune": (
+        'Compile with mode="max-autotune": Inductor tries more kernels for matrix products.'
+    ),
     "compute_less": "Compute less for each element: cheaper functions, or the same value once.",
-    "dtype_is_no_help": "A smaller dtype hardly helps: Inductor computes such functions in float32 all the same.",
+    "dtype_is_no_help": (
+        "A smaller dtype hardly helps: Inductor computes such functions in float32 all the same."
+    ),
 }
 
 _REACHED = {
@@ -177,7 +198,10 @@ def regime_text(regime: Regime, report: ProfileReport, seen: KernelShare | None)
         besides = f". Besides, {largest}" if share else ""
         why = {
             "uncalibrated": ", and what this device reaches wasn't measured",
-            "unsteady": ", and what this device reaches couldn't be measured: other work kept the machine busy",
+            "unsteady": (
+                ", and what this device reaches couldn't be measured: other work kept the machine"
+                " busy"
+            ),
         }.get(doubt, f" that {_reached_text(report)}{besides}")
         return f"Not known what limits this call: {percent(unknown)} of it is in kernels{why}."
     text = f"Bound by {'the host' if regime.bound_by == 'host' else regime.bound_by}: {largest}."
@@ -199,12 +223,18 @@ def _part_text(
         return f"kernels that wait for memory take {part}, at {speed} of the speed of a copy"
     if bound == "compute":
         reached = _reached(kernels, "compute_share")
-        return f"matrix products and convolutions take {part}, at {reached} of what this device reaches"
+        return (
+            f"matrix products and convolutions take {part}, at {reached} of what this device"
+            " reaches"
+        )
     if bound == "arithmetic":
         reached = _reached(kernels, "arithmetic_share")
         functions = _costliest(kernels, report.calibration)
         which = f", most of it {functions}" if functions else ""
-        return f"kernels that wait for arithmetic take {part}, at {reached} of what this device reaches{which}"
+        return (
+            f"kernels that wait for arithmetic take {part}, at {reached} of what this device"
+            f" reaches{which}"
+        )
     if bound == "communication":
         return f"passing tensors between processes takes {part}"
     runs = sum(kernel.calls for kernel in kernels)

@@ -25,7 +25,9 @@ def clock_text(seconds: float) -> str:
 
 
 def left_text(left_s: float | None) -> str:
-    """Say how long the rest takes, no finer than an estimate is; empty if unknown or almost over."""
+    """Say how long the rest takes, no finer than an estimate is; empty if unknown or almost
+    over.
+    """
     if left_s is None or left_s < 1:
         return ""
     return f"about {about_time(left_s if left_s < 10 else 5 * round(left_s / 5))} left"
@@ -38,7 +40,8 @@ def event_text(event: TrialEvent) -> str:
             verdicts = grouped((verdict, place) for place, verdict in event.verdicts)
             under = f" under {event.backend}" if event.backend else ""
             shown = ", ".join(
-                f"{verdict}{under} · {places[0]}{f' and {len(places) - 1} more' if places[1:] else ''}"
+                f"{verdict}{under} ·"
+                f" {places[0]}{f' and {len(places) - 1} more' if places[1:] else ''}"
                 for verdict, places in verdicts.items()
             )
             return f"trial {event.number} · {shown} · {event.title}"

@@ -189,8 +189,8 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
         f"({difference_text(cast('Difference', reason.difference))})"
     ),
     "zero_gradients": lambda reason: (
-        f"{listed([str(value).removeprefix('gradient of ') for value in reason.values])} get a gradient of 0 "
-        "where they had none"
+        f"{listed([str(value).removeprefix('gradient of ') for value in reason.values])} get a"
+        " gradient of 0 where they had none"
     ),
     "drops_lines": _dropped,
     "not_kept": "{} isn't kept",
@@ -249,8 +249,8 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "fails_in_eager": "the program fails without torch.compile: {}",
     "fails_in_second_eager": "the program fails in a second run without torch.compile: {}",
     "unprovable": lambda reason: (
-        f"two runs without torch.compile differ in {', '.join(map(kind_text, cast('Any', reason.values)))}, "
-        "so no fix can be verified"
+        "two runs without torch.compile differ in"
+        f" {', '.join(map(kind_text, cast('Any', reason.values)))}, so no fix can be verified"
     ),
     "no_float64": (
         "differences can't be told from rounding, because the program doesn't run in float64: {}"

@@ -65,34 +65,51 @@ _ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
     (
         "recompiles",
         ("size",),
-        "Some code reads a size that never becomes dynamic as a number; `graphdoctor recompiles` with two such inputs "
-        "shows the line.",
+        (
+            "Some code reads a size that never becomes dynamic as a number; `graphdoctor"
+            " recompiles` with two such inputs shows the line."
+        ),
     ),
     (
         "recompiles",
         ("number",),
-        "Pass a number that only tensor arithmetic uses as a tensor, torch.tensor(n); elsewhere that breaks the graph.",
+        (
+            "Pass a number that only tensor arithmetic uses as a tensor, torch.tensor(n); elsewhere"
+            " that breaks the graph."
+        ),
     ),
     (
         "recompiles",
         ("module_number",),
-        "Keep changing numbers in a buffer, or set torch.compiler.config.allow_unspec_int_on_nn_module for ints.",
+        (
+            "Keep changing numbers in a buffer, or set"
+            " torch.compiler.config.allow_unspec_int_on_nn_module for ints."
+        ),
     ),
     (
         "recompiles",
         ("flag", "text", "value"),
-        "One compile for each value: fine for a few, but beyond the recompile limit (8) the function runs eagerly.",
+        (
+            "One compile for each value: fine for a few, but beyond the recompile limit (8) the"
+            " function runs eagerly."
+        ),
     ),
     (
         "recompiles",
         ("dtype", "stride", "requires_grad", "device"),
-        "Fix dtype, strides, device and requires_grad before the call: .to(…), .contiguous(), .detach().",
+        (
+            "Fix dtype, strides, device and requires_grad before the call: .to(…), .contiguous(),"
+            " .detach()."
+        ),
     ),
     ("recompiles", _MODES, "One compile for each mode: warm up every mode that production uses."),
     (
         "generalises",
         ("size",),
-        "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True, avoids the second compile.",
+        (
+            "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True, avoids"
+            " the second compile."
+        ),
     ),
     (
         "generalises",

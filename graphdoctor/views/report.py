@@ -126,11 +126,11 @@ def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
             is_said = has_finding or summary.coverage in (None, 1)
             yield Note(_coverage(diagnosis), show="long" if is_said else "always")
         yield from page.shares() if page else ()
-    calls = Counter(
-        f"torch.compile({join_texts(', ', call.compiled, *(f'{name}={value}' for name, value in call.arguments.items()))}) "
-        f"at {call.file}:{call.line}"
-        for call in diagnosis.recording.compile_calls
-    )
+    calls: Counter[str] = Counter()
+    for call in diagnosis.recording.compile_calls:
+        arguments = (f"{name}={value}" for name, value in call.arguments.items())
+        text = join_texts(", ", call.compiled, *arguments)
+        calls[f"torch.compile({text}) at {call.file}:{call.line}"] += 1
     compiled = [f"{text}, {times(count)}" if count > 1 else text for text, count in calls.items()]
     compiled += [] if watch is None else watched_texts(watch)
     rows = (Row("compiled", Note(Span(text), "dim")) for text in compiled)
@@ -243,7 +243,10 @@ def _coverage(diagnosis: Diagnosis) -> str:
     names = words.repeated_text(counts[:_MAX_EAGER])
     named = f": {names}{' …' if len(counts) > _MAX_EAGER else ''}" if names else ""
     share = percent(diagnosis.summary.coverage)
-    return f"{share} compiled: {detail.graph_ops} of {total} of {of} ran in graphs, {detail.eager_ops} ran eagerly{named}."
+    return (
+        f"{share} compiled: {detail.graph_ops} of {total} of {of} ran in graphs, {detail.eager_ops}"
+        f" ran eagerly{named}."
+    )
 
 
 def watched_texts(watch: CallWatch) -> list[str]:

@@ -60,10 +60,16 @@ def _missing(diagnosis: Diagnosis) -> Iterator[str]:
     if backend == "eager":
         yield f"The backend eager has Dynamo's stage alone: {_AOT}."
     elif backend == "aot_eager":
-        yield "The backend aot_eager ends with AOTAutograd's stages: --backend inductor has the others."
+        yield (
+            "The backend aot_eager ends with AOTAutograd's stages: --backend inductor has the"
+            " others."
+        )
     shown = {(report.stage, report.of) for graph in graphs for report in graph.stages}
     if {("backward", None), ("fusion", "forward")} <= shown and ("fusion", "backward") not in shown:
-        yield "torch compiles the backward when it first runs, and it didn't: explain --backward shows its kernels."
+        yield (
+            "torch compiles the backward when it first runs, and it didn't: explain --backward"
+            " shows its kernels."
+        )
 
 
 def _graph(graph: GraphStages, report: Graph | None) -> Iterator[Block]:

@@ -1,5 +1,5 @@
-"""A ``SurveyComparison`` in, its view out: how the surveys differ, the answer, the numbers by variant,
-then pieces, the worst first.
+"""A ``SurveyComparison`` in, its view out: how the surveys differ, the answer, the numbers by
+variant, then pieces, the worst first.
 """
 
 from __future__ import annotations
@@ -180,7 +180,10 @@ def _mismatch(mismatch: SurveyMismatch) -> str:
     name, aspect = mismatch.name or "", mismatch.aspect
     if aspect == "measured":
         measure = words.FIELDS[name].label if name in words.FIELDS else name
-        return f"Only the {'second' if mismatch.before is None else 'first'} survey measured {measure}."
+        return (
+            f"Only the {'second' if mismatch.before is None else 'first'} survey measured"
+            f" {measure}."
+        )
     if aspect in ("options", "variant"):
         return f"The {aspect.removesuffix('s')} {name} was {before}, now {after}."
     where = "" if mismatch.pieces is None else f" in {counted(mismatch.pieces, 'piece')}"

@@ -174,7 +174,9 @@ class _Shown:
     def _few(
         self, items: Sequence[_T], most: int | None, noun: str
     ) -> tuple[Sequence[_T], list[Text]]:
-        """The first of several items without ``-v``, and a line that says how many there are more."""
+        """The first of several items without ``-v``, and a line that says how many there are
+        more.
+        """
         if self._is_verbose or most is None:
             return items, []
         shown = items[: most if self._most is None else min(most, self._most)]

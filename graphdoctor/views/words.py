@@ -284,7 +284,9 @@ def _unsettled_text(steadiness: Steadiness | None) -> str | None:
 
 
 def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
-    """Return why a recording without calls is empty: the verdict. Beside calls it is one gap of several."""
+    """Return why a recording without calls is empty: the verdict. Beside calls it is one gap of
+    several.
+    """
     return None if diagnosis.recording.calls else diagnosis.recording.gap("nothing_compiled")
 
 

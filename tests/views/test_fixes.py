@@ -118,10 +118,10 @@ def words(text: str) -> str:
 def every_verdict() -> tuple[Recording, Treatment]:
     known = facts(12, 15, 18, 21, 24, 27)
     fixes = (
-        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, reasons=message("drops 4 printed lines ('x (4, 8)') while compiling")),  # noqa: E501
+        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, reasons=message("drops 4 printed lines ('x (4, 8)') while compiling")),
         tried(known, 15, verdict="no effect", diff=GUARD, reasons=message("the break is still there")),
-        tried(known, 18, verdict="changes results", title="Keep the tensor that `x.item()` reads and let gradients flow through it", diff=GUARD, reasons=message("gradient of x in call 1 differs by 0.312"), is_safe=False),  # noqa: E501
-        tried(known, 21, verdict="failed", diff=GUARD, reasons=message("The program failed in call 1: NameError: name 'torch' is not defined")),  # noqa: E501
+        tried(known, 18, verdict="changes results", title="Keep the tensor that `x.item()` reads and let gradients flow through it", diff=GUARD, reasons=message("gradient of x in call 1 differs by 0.312"), is_safe=False),
+        tried(known, 21, verdict="failed", diff=GUARD, reasons=message("The program failed in call 1: NameError: name 'torch' is not defined")),
         tried(known, 24, verdict="unproven", diff=GUARD, reasons=message("outputs differ from run to run without torch.compile")),
         tried(known, 27, verdict="not tried", diff=GUARD, is_safe=False, untried_cause="unsafe"),
     )  # fmt: skip
@@ -159,15 +159,15 @@ def peeled() -> tuple[Recording, Treatment]:
     fixes = (
         tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, times=(times("eager", 310, 0.8),)),
         tried(known, 19, verdict="no effect", round=2, title="Check in the graph", reasons=message("the break is still there")),
-        tried(known, 19, verdict="verified", round=2, code="GD102", title="Choose `x` with `torch.where`", diff=GUARD.replace("print", "where"), is_applied=True),  # noqa: E501
-        tried(known, 33, verdict="verified", round=3, code="GD103", kind="config", title="Let torch keep numbers read from tensors", snippet="torch._dynamo.config.capture_scalar_outputs = True", is_applied=True, reasons=message("the break stays, but coverage goes from 71% to 97%")),  # noqa: E501
+        tried(known, 19, verdict="verified", round=2, code="GD102", title="Choose `x` with `torch.where`", diff=GUARD.replace("print", "where"), is_applied=True),
+        tried(known, 33, verdict="verified", round=3, code="GD103", kind="config", title="Let torch keep numbers read from tensors", snippet="torch._dynamo.config.capture_scalar_outputs = True", is_applied=True, reasons=message("the break stays, but coverage goes from 71% to 97%")),
     )  # fmt: skip
     return known, Treatment(
         tried=fixes, before=BEFORE, after=AFTER, diff=GUARD, compared=COMPARED, gone=(fixes[0].fingerprint,),
         settings=("torch._dynamo.config.capture_scalar_outputs = True",),
         calls=("torch._dynamo.mark_dynamic(x, 0)\ntorch._dynamo.mark_dynamic(y, 1)",),
         times=(times("eager", 310, 0.66), times("inductor", 2410.0, 0.9)),
-        left=(LeftFinding(code="GD103", place="model.py:33", message="`.item()` breaks the graph", declined="its result is used", title="Let torch keep numbers read from tensors", verdict="verified", reasons=message("the break stays, but coverage goes from 71% to 97%")),),  # noqa: E501
+        left=(LeftFinding(code="GD103", place="model.py:33", message="`.item()` breaks the graph", declined="its result is used", title="Let torch keep numbers read from tensors", verdict="verified", reasons=message("the break stays, but coverage goes from 71% to 97%")),),
         trial_count=9, notes=message("only the first 6 fixes are timed by themselves"),
     )  # fmt: skip
 
@@ -177,7 +177,7 @@ def suggested() -> tuple[Recording, Treatment]:
     fixes = (
         tried(known, 12, diff=GUARD, untried_cause="not_requested"),
         tried(known, 15, diff=GUARD, untried_cause="not_requested"),
-        tried(known, 15, kind="config", title="Let torch call `print` after the graph has run", snippet="torch._dynamo.config.reorderable_logging_functions.add(print)", untried_cause="not_requested"),  # noqa: E501
+        tried(known, 15, kind="config", title="Let torch call `print` after the graph has run", snippet="torch._dynamo.config.reorderable_logging_functions.add(print)", untried_cause="not_requested"),
     )  # fmt: skip
     return known, Treatment(tried=fixes, before=BEFORE, diff=GUARD)
 

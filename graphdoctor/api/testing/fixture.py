@@ -78,8 +78,12 @@ class TestDoctor:
             by = "its marker" if self._marker.has_limits else "graphdoctor.compile"
             with failing_by_name(self._context.root):
                 raise GraphDoctorError(
-                    f"This test is already being recorded by {by}, so graphdoctor.record() can't record it too.",
-                    hint="Use one of the two. A recording by graphdoctor.compile ends at its first assertion.",
+                    f"This test is already being recorded by {by}, so graphdoctor.record() can't"
+                    " record it too.",
+                    hint=(
+                        "Use one of the two. A recording by graphdoctor.compile ends at its first"
+                        " assertion."
+                    ),
                 )
         self._made.append(RecordedBlock(self._context, reset=reset))
         return self._made[-1]
@@ -155,7 +159,8 @@ class TestDoctor:
     def _ended_by_test(self, recording: BlockRecording) -> BlockRecording:
         if self._marker.has_limits:
             raise GraphDoctorError(
-                f"{self._marker} checks this test when it ends, so it can't have assertions of its own.",
+                f"{self._marker} checks this test when it ends, so it can't have assertions of its"
+                " own.",
                 hint="Use either limits in the marker or assertions.",
             )
         if recording is self._running:

@@ -46,7 +46,8 @@ class MarkerArguments:
             for name in _NAMES
             if (value := getattr(self, name)) not in (None, {}) and value is not False
         }
-        return f"@pytest.mark.graphdoctor({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        return f"@pytest.mark.graphdoctor({arguments})"
 
 
 def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:

@@ -221,7 +221,10 @@ class RecordedBlock(AssertableRecording, BlockRecording):
         with failing_by_name(self.context.root):
             raise GraphDoctorError(
                 f"Coverage isn't measured for a block, so it can't be compared with {minimum:g}.",
-                hint="Use rec = graphdoctor.compile(model) and call rec(…), which can repeat its last call.",
+                hint=(
+                    "Use rec = graphdoctor.compile(model) and call rec(…), which can repeat its"
+                    " last call."
+                ),
             )
 
 
@@ -257,7 +260,10 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
             with failing_by_name(self.context.root):
                 raise GraphDoctorError(
                     "The recording has ended, so this call wouldn't count.",
-                    hint="Make all calls before the first assertion, or call graphdoctor.compile again.",
+                    hint=(
+                        "Make all calls before the first assertion, or call graphdoctor.compile"
+                        " again."
+                    ),
                 )
         arguments = self._arguments
         explainer = Explainer(
@@ -293,13 +299,14 @@ class CompiledInTest(AssertableRecording, Generic[P, R]):
             check_share(minimum)
             if (over := self._recording.diagnosis.summary.frames_over_limit) != 0:
                 raise GraphDoctorError(
-                    f"Coverage can't be measured: {counted(over, 'function')} went over torch's recompile limit, which "
-                    "a repeated call alone wouldn't reach.",
+                    f"Coverage can't be measured: {counted(over, 'function')} went over torch's"
+                    " recompile limit, which a repeated call alone wouldn't reach.",
                     hint="See rec.assert_max_recompiles.",
                 )
             if self._measure is None:
                 raise GraphDoctorError(
-                    "Coverage can't be measured: what graphdoctor.compile returned was never called.",
+                    "Coverage can't be measured: what graphdoctor.compile returned was never"
+                    " called.",
                     hint="Call rec(x) rather than the model or rec.compiled.",
                 )
             measured = self._measure()

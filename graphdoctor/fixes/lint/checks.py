@@ -145,12 +145,13 @@ _CALLS: dict[str, _Cause] = {
         _METHOD,
     ),
     **_named(
-        "time.time time.perf_counter time.monotonic time.process_time time.time_ns time.perf_counter_ns time.sleep "
-        "time.strftime os.getcwd os.getpid os.listdir os.makedirs os.system os.urandom os.path.exists uuid.uuid4 "
-        "subprocess.run subprocess.check_output subprocess.check_call pickle.dumps pickle.loads gc.collect "
-        "random.choice random.gauss inspect.stack "
-        "traceback.print_stack torch.save torch.load torch.manual_seed torch.get_rng_state torch.set_num_threads "
-        "torch.autograd.backward hashlib.md5 hashlib.sha256 tqdm.tqdm tqdm.trange tqdm.auto.tqdm",
+        "time.time time.perf_counter time.monotonic time.process_time time.time_ns"
+        " time.perf_counter_ns time.sleep time.strftime os.getcwd os.getpid os.listdir os.makedirs"
+        " os.system os.urandom os.path.exists uuid.uuid4 subprocess.run subprocess.check_output"
+        " subprocess.check_call pickle.dumps pickle.loads gc.collect random.choice random.gauss"
+        " inspect.stack traceback.print_stack torch.save torch.load torch.manual_seed"
+        " torch.get_rng_state torch.set_num_threads torch.autograd.backward hashlib.md5"
+        " hashlib.sha256 tqdm.tqdm tqdm.trange tqdm.auto.tqdm",
         "GD105",
         "GB0007",
         _SKIPPED,
@@ -176,7 +177,8 @@ _CALLS: dict[str, _Cause] = {
     ),
     # A norm may have no parameter.
     **_named(
-        "torch.nn.Parameter torch.nn.Linear torch.nn.Bilinear torch.nn.Conv1d torch.nn.Conv2d torch.nn.Embedding",
+        "torch.nn.Parameter torch.nn.Linear torch.nn.Bilinear torch.nn.Conv1d torch.nn.Conv2d"
+        " torch.nn.Embedding",
         "GD115",
         "GB0264",
         "Attempted to use `torch.nn.Parameter()` constructor with Dynamo",
@@ -251,8 +253,8 @@ _TAKERS: dict[str, _Cause] = {
     **_named("builtins.str", "GD109", "GB0059", _BUILTIN, f"builtin str [{_VARIABLE}]"),
     **_named("builtins.repr", "GD109", "GB0569", "repr() on tensor"),
     **_named(
-        "torch.equal torch.allclose math.sqrt math.isnan math.isinf math.isfinite math.exp math.log math.floor "
-        "math.ceil math.sin math.cos",
+        "torch.equal torch.allclose math.sqrt math.isnan math.isinf math.isfinite math.exp math.log"
+        " math.floor math.ceil math.sin math.cos",
         "GD103",
         "GB0033",
         _DEPENDS,

@@ -151,7 +151,10 @@ class _File:
             message, fixes = rule.message(where), rule.fixes(where)
         else:
             function = site.region.scope.qualname
-            message = f"`{spot.subject}` changes in every call, and `{function}` recompiles for each value"
+            message = (
+                f"`{spot.subject}` changes in every call, and `{function}` recompiles for each"
+                " value"
+            )
             fixes = module_number_fixes(GuardChange(kind="module_number", expression=spot.subject))
         is_lost = (
             site.region.is_fullgraph
@@ -417,7 +420,8 @@ def lint_files(
         ignored_count=total - silenced.total() - len(counting),
         unreadable=tuple(unreadable),
         notes=tuple(
-            f"{counted(count, 'finding')} left out: {places[name]} sets torch._dynamo.config.{name}."
+            f"{counted(count, 'finding')} left out: {places[name]} sets"
+            f" torch._dynamo.config.{name}."
             for name, count in sorted(silenced.items())
         ),
     )

@@ -307,7 +307,10 @@ def drop_empty_check(place: Place) -> Edit:
     others = [small for small in smalls if small not in writes]
     is_all = writes and all(_is_of_own_name(small, lines, names) for small in others)
     decline_if(not is_all, "the lines after the check do more than change what it selects")
-    title = f"Drop the check `{source.shortened(choice.test)}`: without rows, the lines after it change nothing"
+    title = (
+        f"Drop the check `{source.shortened(choice.test)}`: without rows, the lines after it change"
+        " nothing"
+    )
     return place.edit(title, (choice, [] if is_for_empty else _unguarded(choice)))
 
 

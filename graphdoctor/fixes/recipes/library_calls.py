@@ -104,8 +104,12 @@ _FUNCTIONS = {
 does the same."""
 
 _ARRAYS = ("a", "x", "y", "element", "test_elements")
-_OPTIONAL = {"{, x}": ("x", ", {x}"), "{, dx=}": ("dx", ", dx={dx}"), "{, dim=}": ("axis", ", dim={axis}"),
-             "{axis=}": ("axis", "axis={axis}")}  # fmt: skip
+_OPTIONAL = {
+    "{, x}": ("x", ", {x}"),
+    "{, dx=}": ("dx", ", dx={dx}"),
+    "{, dim=}": ("axis", ", dim={axis}"),
+    "{axis=}": ("axis", "axis={axis}"),
+}
 
 _INTERP = '''\
 def _interp(x, xp, fp):
@@ -497,7 +501,8 @@ def _annotated(parameter: Param) -> str:
 
 _MAKERS = words(
     """
-    arange empty eye full linspace logspace ones scalar_tensor tensor zeros tril_indices triu_indices
+    arange empty eye full linspace logspace ones scalar_tensor tensor zeros tril_indices
+    triu_indices
 """,
     "torch.",
 )

@@ -487,7 +487,9 @@ def _is_arithmetic(source: SourceFile, small: Assign | AugAssign | Expr) -> bool
 
 
 def _guarded(source: SourceFile, lines: list[_Line]) -> Iterator[Change]:
-    """Put lines under ``if not torch.compiler.is_compiling():``; adjacent lines share one ``if``."""
+    """Put lines under ``if not torch.compiler.is_compiling():``; adjacent lines share one
+    ``if``.
+    """
     done: set[CSTNode] = set()
     for line in lines:
         if line not in done:

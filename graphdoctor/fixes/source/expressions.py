@@ -304,8 +304,8 @@ _FINITE = words("isfinite isinf isnan isposinf isneginf inf nan")
 
 
 def tests_for_finite(test: BaseExpression) -> bool:
-    """Check whether a condition tests for infinity or NaN: they may occur, and gradients of the other branch may
-    become NaN.
+    """Check whether a condition tests for infinity or NaN: they may occur, and gradients of the
+    other branch may become NaN.
     """
     return (
         holds(test, SimpleString)  # float("inf")

@@ -29,8 +29,8 @@ BindingKind = Literal[
 ]
 
 _HARMLESS_CLASS_DECORATORS = frozenset((
-    "dataclasses.dataclass", "enum.unique", "functools.total_ordering", "typing.final", "typing.runtime_checkable",
-    "typing_extensions.final", "typing_extensions.runtime_checkable",
+    "dataclasses.dataclass", "enum.unique", "functools.total_ordering", "typing.final",
+    "typing.runtime_checkable", "typing_extensions.final", "typing_extensions.runtime_checkable",
 ))  # fmt: skip
 """Decorators that replace no method which a class defines."""
 
@@ -520,8 +520,8 @@ def _returned_function(scope: Scope) -> ast.FunctionDef | None:
 _COMPILE = ("torch.compile", "torch._dynamo.optimize", "torch._dynamo.optimize_assert")
 _PARTIAL = "functools.partial"
 _HARMLESS = (
-    "torch.no_grad", "torch.enable_grad", "torch.autograd.no_grad", "builtins.staticmethod", "builtins.classmethod",
-    "typing.override", "typing_extensions.override", "abc.abstractmethod",
+    "torch.no_grad", "torch.enable_grad", "torch.autograd.no_grad", "builtins.staticmethod",
+    "builtins.classmethod", "typing.override", "typing_extensions.override", "abc.abstractmethod",
 )  # fmt: skip
 UNWRAPPED = (
     "to",

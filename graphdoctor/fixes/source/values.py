@@ -80,8 +80,8 @@ class Solver:
 
 
 Kind = Literal[
-    "unknown", "bottom", "tensor", "tensors", "layer", "layers", "recurrent", "lock", "logger", "optimizer", "instance",
-    "number", "compared", "function", "class", "tuple", "items",
+    "unknown", "bottom", "tensor", "tensors", "layer", "layers", "recurrent", "lock", "logger",
+    "optimizer", "instance", "number", "compared", "function", "class", "tuple", "items",
 ]  # fmt: skip
 
 

@@ -315,7 +315,8 @@ template <typename T> T chain(T x) {
         unsigned int b = 0u, c = 0u, d = 0u, k = 7u, m = 11u;
         for (int round = 0; round < 10; ++round) {
             unsigned int e = __umulhi(0xCD9E8D57u, c) ^ b ^ k, f = __umulhi(0xD2511F53u, a) ^ d ^ m;
-            b = 0xCD9E8D57u * c, d = 0xD2511F53u * a, a = e, c = f, k += 0x9E3779B9u, m += 0xBB67AE85u;
+            b = 0xCD9E8D57u * c, d = 0xD2511F53u * a, a = e, c = f;
+            k += 0x9E3779B9u, m += 0xBB67AE85u;
         }
         return a;
     };

@@ -214,8 +214,8 @@ class PeakMemory:
     def bytes(self) -> int | None:
         """Return the peak until now; None where the system doesn't tell."""
         if self._is_cuda:
-            # Memory that CUDA graphs work in is theirs from when they are recorded on, and counts as
-            # free in between.
+            # Memory that CUDA graphs work in is theirs from when they are recorded on, and counts
+            # as free in between.
             for_graphs = sum(
                 segment["total_size"] - segment["allocated_size"]
                 for segment in torch.cuda.memory_snapshot()

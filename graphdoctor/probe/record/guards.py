@@ -381,7 +381,9 @@ def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, l
 
 
 def _of_nearest(source: str, table: dict[str, Any]) -> Any:
-    """Return the entry of a source or its owner: torch guards on ``f.__code__`` because of ``f``."""
+    """Return the entry of a source or its owner: torch guards on ``f.__code__`` because of
+    ``f``.
+    """
     while source not in table and (owner := _owner(source)) != source:
         source = owner
     return table.get(source)

@@ -51,8 +51,8 @@ _PURE = frozenset(
     ]
 ) | frozenset(_LENGTHS)
 _PLAIN = (
-    ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp, ast.BinOp, ast.Call,
-    ast.keyword, ast.operator, ast.unaryop, ast.expr_context,
+    ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp,
+    ast.BinOp, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.expr_context,
 )  # fmt: skip
 _MAX_HITS = 200
 _MAX_ITEMS = 64

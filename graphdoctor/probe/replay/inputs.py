@@ -444,9 +444,15 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     is_on = torch.are_deterministic_algorithms_enabled()
     settings: tuple[tuple[str, str, Any, Any, tuple[Any, ...], int], ...] = (
         ("default dtype", "default_dtype", torch.set_default_dtype, dtype, (other,), 0),
-        ("number of threads", "threads", torch.set_num_threads, threads, (threads + 1, threads + 2), 0),
-        ("deterministic algorithms", "determinism", torch.use_deterministic_algorithms, is_on, (not is_on,), 7),
-    )  # fmt: skip
+        (
+            *("number of threads", "threads", torch.set_num_threads),
+            *(threads, (threads + 1, threads + 2), 0),
+        ),
+        (
+            *("deterministic algorithms", "determinism", torch.use_deterministic_algorithms),
+            *(is_on, (not is_on,), 7),
+        ),
+    )
     for name, kind, setter, now, others, tier in settings:
         text = dtype_text if now is dtype else str
         values = [Variant(text(n), (), partial(set_for, setter, now, n)) for n in others]

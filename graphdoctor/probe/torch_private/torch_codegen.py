@@ -339,7 +339,11 @@ _ATTENTION = "_scaled_dot_product_flash_attention"
 _FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
 _FUSED = "aten._scaled_dot_product_fused_attention_overrideable"
 _STANDS_FOR = {
-    **{f"{name}{phase}": f"{_ATTENTION}{phase}" for name in (_FLASH, _FUSED) for phase in ("", "_backward")},
+    **{
+        f"{name}{phase}": f"{_ATTENTION}{phase}"
+        for name in (_FLASH, _FUSED)
+        for phase in ("", "_backward")
+    },
     "aten._int_mm": "mm",
 }  # fmt: skip
 """Operations that torch has no formula for, with one of ``aten`` that has, whose first arguments

@@ -92,7 +92,9 @@ def guard_root(guard_manager: Any) -> Any:
 
 
 def is_dict_manager(manager: Any) -> bool:
-    """Return whether it compares a dict's type, length and keys itself, without a checkable guard."""
+    """Return whether it compares a dict's type, length and keys itself, without a checkable
+    guard.
+    """
     return hasattr(manager, "get_key_value_managers")
 
 
@@ -166,7 +168,8 @@ def guard_parts(tree: Any) -> list[tuple[str, frozenset[str]]]:
 
 
 def exported_guards(program: Any) -> list[str]:
-    """List conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.11 to
+    """List conditions on sizes that an exported program checks, in Python (``_guards_code``, 2.11
+    to
     2.15).
     """
     return [str(guard) for guard in program._guards_code]

@@ -140,10 +140,13 @@ def _of_programs(sides: _Sides) -> Iterator[Mismatch]:
     foreign = [side for side in sides if sides[side].recording.is_foreign]
     if foreign:
         message = (
-            "graphdoctor recorded neither log, so whether both compiled the same target in the same way is unknown."
+            "graphdoctor recorded neither log, so whether both compiled the same target in the same"
+            " way is unknown."
             if len(foreign) == 2
-            else f"{foreign[0].capitalize()}: graphdoctor didn't record this log, so its target, calls, coverage, steady "
-            "call and the classes of its functions are unknown."
+            else (
+                f"{foreign[0].capitalize()}: graphdoctor didn't record this log, so its target,"
+                " calls, coverage, steady call and the classes of its functions are unknown."
+            )
         )
         yield Mismatch(aspect="recording", message=message)
     for side, diagnosis in sides.items():
@@ -213,8 +216,9 @@ def _of_findings(
     for side, diagnosis in sides.items():
         if hidden := diagnosis.summary.hidden_findings:
             message = (
-                f"{side.capitalize()}: the document leaves out {counted(hidden, 'finding')} (--own-code, --select or "
-                f"--ignore). Those that the other side has show as {'new' if side == 'before' else 'gone'}."
+                f"{side.capitalize()}: the document leaves out {counted(hidden, 'finding')}"
+                " (--own-code, --select or --ignore). Those that the other side has show as"
+                f" {'new' if side == 'before' else 'gone'}."
             )
             yield Mismatch(aspect="selection", message=message, **{side: f"{hidden} hidden"})
     read = [side for side, diagnosis in sides.items() if diagnosis.recording.guards is not None]

@@ -1,4 +1,6 @@
-"""Reports on frames, graphs and recompiles, and costs of findings: a recording and its findings in."""
+"""Reports on frames, graphs and recompiles, and costs of findings: a recording and its findings
+in.
+"""
 
 from __future__ import annotations
 

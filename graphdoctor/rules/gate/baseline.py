@@ -231,7 +231,10 @@ def read_baseline(content: bytes, name: str) -> Baseline:
         line = content[: marker.start()].count(b"\n") + 1
         raise GraphDoctorError(
             f"{name} has merge conflict markers, the first on line {line}.",
-            hint="Keep either side of each, then run graphdoctor baseline --update to write the current findings.",
+            hint=(
+                "Keep either side of each, then run graphdoctor baseline --update to write the"
+                " current findings."
+            ),
         )
     document = parsed_json(content, name, hint=_REWRITE)
     if not isinstance(document, dict) or not isinstance(document.get(_KEY), str):

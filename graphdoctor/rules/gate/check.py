@@ -235,7 +235,10 @@ def _off_text(diagnosis: Diagnosis) -> str | None:
     switch = compile_switch(diagnosis)
     if switch is None:
         return None
-    return f"torch.compile {'was off' if switch.is_off else 'compiled nothing'}: {switch_text(switch)}."
+    return (
+        f"torch.compile {'was off' if switch.is_off else 'compiled nothing'}:"
+        f" {switch_text(switch)}."
+    )
 
 
 def _budgets(limits: Limits, diagnosis: Diagnosis) -> tuple[Budget, ...]:

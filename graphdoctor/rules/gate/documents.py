@@ -89,7 +89,10 @@ def read_diagnosis(content: bytes, name: str) -> Diagnosis:
     if "ranks" in known and "agreement" in known:
         raise GraphDoctorError(
             f"{name} is a report of several ranks, not a diagnosis.",
-            hint="Name the recording itself; --rank N --format json writes the diagnosis of one rank.",
+            hint=(
+                "Name the recording itself; --rank N --format json writes the diagnosis of one"
+                " rank."
+            ),
         )
     return read_document(
         Diagnosis, document, name, what="a diagnosis", has=("findings", "summary"), hint=hint

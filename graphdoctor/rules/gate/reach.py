@@ -19,9 +19,10 @@ _FILE = re.compile(r"(?P<file>.+\.py)(?::[^/\\]*)?")
 _BY_NAME = frozenset(("import_module", "__import__"))
 _AT_RUN_TIME = frozenset(
     (
-        "exec", "execfile", "spec_from_file_location", "run_path", "run_module", "iter_modules", "walk_packages",
-        "entry_points", "iter_entry_points", "instantiate", "import_string", "locate", "resolve_name",
-        "SourceFileLoader",
+        "exec", "execfile", "spec_from_file_location", "run_path", "run_module", "iter_modules",
+        "walk_packages",
+        "entry_points", "iter_entry_points", "instantiate", "import_string", "locate",
+        "resolve_name", "SourceFileLoader",
     )
 )  # fmt: skip
 """Functions that load code without an import statement that names it."""

@@ -26,8 +26,13 @@ from graphdoctor.views import formats
 
 Executes = Literal["target", "named", "nothing"]
 _EXECUTES: dict[Executes, str] = {
-    "target": "Executes the user's program: imports the target and makes its calls, in processes of their own.",
-    "named": "Executes the user's program if a target is named; of a recording or log, executes nothing.",
+    "target": (
+        "Executes the user's program: imports the target and makes its calls, in processes of their"
+        " own."
+    ),
+    "named": (
+        "Executes the user's program if a target is named; of a recording or log, executes nothing."
+    ),
     "nothing": "Executes nothing of the user's.",
 }
 
@@ -81,14 +86,16 @@ class Offer:
 _PATCH = Annotated[
     str,
     Field(
-        description="A unified diff of Python files; or, with file, the whole new text of that file."
+        description=(
+            "A unified diff of Python files; or, with file, the whole new text of that file."
+        )
     ),
 ]
 _FILE = Annotated[str | None, Field(description="The file that patch is the new text of.")]
 _DETAIL_HELP = (
-    "More than the short answer: report (all of it in words), a finding's fingerprint (its facts, functions and "
-    "shapes), document (all "
-    "facts) or a part of that, such as summary. The tool report has these of an earlier run."
+    "More than the short answer: report (all of it in words), a finding's fingerprint (its facts,"
+    " functions and shapes), document (all facts) or a part of that, such as summary. The tool"
+    " report has these of an earlier run."
 )
 _DETAIL = Parameter("detail", Annotated[str | None, Field(description=_DETAIL_HELP)], None)
 
@@ -161,7 +168,11 @@ def tool_of(name: str, summary: str, takes: Iterable[Parameter], answer: Call) -
     hints = ToolAnnotations(
         read_only_hint=is_read, destructive_hint=is_written, open_world_hint=not is_read
     )
-    text = f"{summary} {_EXECUTES[offer.executes]}{' With apply, it writes what is verified.' if is_written else ''}"
+    text = (
+        f"{summary}"
+        f" {_EXECUTES[offer.executes]}"
+        f"{' With apply, it writes what is verified.' if is_written else ''}"
+    )
     tool = Tool.from_function(
         call, "try_patch" if name == "try" else name, description=text, annotations=hints
     )

@@ -61,7 +61,9 @@ _STAGES_S = 300.0
 _UNSEEN = CaptureGap(
     code="GD900",
     kind="kernels",
-    message="Whether a call waits for its host is unknown: torch.profiler saw no kernels on the device.",
+    message=(
+        "Whether a call waits for its host is unknown: torch.profiler saw no kernels on the device."
+    ),
 )
 _OWN_GAPS = frozenset({"kernels", "cuda_graphs"})
 """Gaps of what only a bench measures; the recorded run has the other gaps itself."""

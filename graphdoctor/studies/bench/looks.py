@@ -40,8 +40,8 @@ _RUN = "GD9"
 
 
 def reasons(diagnosis: Diagnosis, kernels: KernelShare | None) -> tuple[Finding, ...]:
-    """Choose the findings that make a variant slower than it could be, at most five: what takes time
-    of each call first, by how much; then what is known to, then what only takes compile time.
+    """Choose the findings that make a variant slower than it could be, at most five: what takes
+    time of each call first, by how much; then what is known to, then what only takes compile time.
 
     ``kernels``: of its steady call; None if they weren't measured.
     """

@@ -241,7 +241,8 @@ class Bundle:
                     yield f"recording/{path.relative_to(place).as_posix()}", path
             elif trials:
                 self.notes.append(
-                    f"Recordings of trials (`{name}/`); `--with-trials` includes them, without tensors."
+                    f"Recordings of trials (`{name}/`); `--with-trials` includes them, without"
+                    " tensors."
                 )
 
 

@@ -103,7 +103,8 @@ def write_script(recording: Recording, request: Mapping[str, Any]) -> Script:
     try:
         if target.kind == "script":
             raise _ImpossibleError(
-                "the recording is of a whole program; graphdoctor explain records a single function or module"
+                "the recording is of a whole program; graphdoctor explain records a single function"
+                " or module"
             )
         if not request or recording.picture is None:
             raise _ImpossibleError(
@@ -249,7 +250,8 @@ class Attempt:
 NOT_TRIED = Attempt(None, "It was not run (--no-try).")
 REFUSED = Attempt(
     None,
-    "It was not run: nothing shows that the recording was made by you, on this machine, in the folder where it is now.",
+    "It was not run: nothing shows that the recording was made by you, on this machine, in the"
+    " folder where it is now.",
     is_refused=True,
 )
 """The result for a recording that somebody else could have written."""

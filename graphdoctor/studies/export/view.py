@@ -35,7 +35,8 @@ from graphdoctor.views.words import (
 from graphdoctor.wording import counted, join_texts, shortened
 
 _KINDS = {"user_input": "argument", "custom_obj": "object"}
-"""torch's kinds of inputs (``torch/export/graph_signature.py``, 2.13) that have another name for people."""
+"""torch's kinds of inputs (``torch/export/graph_signature.py``, 2.13) that have another name for
+people."""
 
 _UNWRITTEN: dict[ResultKind, str] = {
     "stdout": "The program doesn't print what eager mode prints.",
@@ -102,7 +103,10 @@ def _parts(report: ExportReport) -> Iterator[Block]:
     next_stop = "torch.compile also breaks here, so strict=True may stop here next"
     yield Section(next_stop, Rows(breaks, "line", _MAX_BREAKS), short="Breaks")
     if (lines := to_paste(report)) is not None:
-        text = "The program takes only the sizes that it was exported with, unless dynamic_shapes says otherwise."
+        text = (
+            "The program takes only the sizes that it was exported with, unless dynamic_shapes says"
+            " otherwise."
+        )
         yield Section("Export it so", (Code(lines), Note(text, "dim")), short="Code")
     yield unknown_section(report.gaps)
 

@@ -161,7 +161,10 @@ def memory_trial(
 _FOLDER = "memory"
 """Below a recording: the recordings of the trial."""
 
-_RANDOM = "with it the backward pass may draw other random numbers than the forward pass, which makes gradients wrong"
+_RANDOM = (
+    "with it the backward pass may draw other random numbers than the forward pass, which makes"
+    " gradients wrong"
+)
 
 
 def try_keeping_less(

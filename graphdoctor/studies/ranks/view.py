@@ -166,7 +166,10 @@ def _warnings(job: Job) -> Iterator[str]:
         yield f"Ended early: {ranks_text(early)} (killed, crashed or still running)."
     if silent := [rank.rank for rank in job.ranks if rank.missed and rank.complete is not True]:
         most = counted(max(rank.missed for rank in job.ranks), "compile")
-        yield f"Finished, waiting or stopped before other ranks began up to {most}: {_some(silent, job)}."
+        yield (
+            f"Finished, waiting or stopped before other ranks began up to {most}:"
+            f" {_some(silent, job)}."
+        )
 
 
 def _figures(job: Job) -> Iterator[Figure]:
@@ -333,7 +336,9 @@ def _hang_text(hang: HangCandidate, job: Job) -> str:
     words = f": {'; '.join(hang.words)}" if hang.words else ""
     texts: dict[HangKind, str] = {
         "schedule": f"{waiting} and {missing} call different collectives in {place}",
-        "graph": f"torch compared the graphs of all ranks in {place}, and they differ{words.rstrip('.')}",
+        "graph": (
+            f"torch compared the graphs of all ranks in {place}, and they differ{words.rstrip('.')}"
+        ),
         "order": f"from {place} on, {missing} ran graphs in another order than {waiting}",
         "absent": f"{waiting} can wait in {place} for {missing}, which never compiled it",
         "stopped": f"{waiting} can wait for {missing}, whose log ends at {place}",
@@ -358,7 +363,10 @@ def _skew_texts(job: Job) -> Iterator[str]:
     waits = [(rank.waits_s, -rank.rank) for rank in job.ranks if rank.waits_s is not None]
     if job.skew.job_s is not None and waits:
         longest, rank = max(waits)
-        taken = f"If ranks wait for each other after each compile, compiling takes the job {job.skew.job_s:.2f} s"
+        taken = (
+            "If ranks wait for each other after each compile, compiling takes the job"
+            f" {job.skew.job_s:.2f} s"
+        )
         yield f"{taken}; rank {-rank} waits longest, {longest:.2f} s."
 
 
@@ -416,7 +424,10 @@ def _trial_texts(trial: JobTrial) -> Iterator[str]:
     elif trial.loss_difference == 0:
         yield f"the first {trial.loss_count} losses are equal"
     else:
-        yield f"the first {trial.loss_count} losses differ by at most {trial.loss_difference:.0e} of their size"
+        yield (
+            f"the first {trial.loss_count} losses differ by at most {trial.loss_difference:.0e} of"
+            " their size"
+        )
     if trial.step_us is None or trial.speedup is None:
         yield "too few steps to time"
         return

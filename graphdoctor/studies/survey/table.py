@@ -59,11 +59,12 @@ class Column:
 _PLAIN: dict[Any, ColumnType] = {str: "string", int: "int64", float: "float64", bool: "bool"}
 _NAMES = {"is_noisy": "noisy"}
 _FIRST = (
-    "name target variant status stage error torch device calls break_sites skipped_frames recompiles graphs coverage "
-    "compile_cold_s call_us eager_us speedup speedup_low speedup_high peak_memory_bytes correct top_code top_location "
-    "top_fix seconds fingerprint family dtype batch library python host frames_over_limit compile_s compile_warm_s "
-    "noisy noise exports export_error is_steady flaky attempts earlier started error_type traceback command report "
-    "gaps causes export_code export_location export_causes"
+    "name target variant status stage error torch device calls break_sites skipped_frames"
+    " recompiles graphs coverage compile_cold_s call_us eager_us speedup speedup_low speedup_high"
+    " peak_memory_bytes correct top_code top_location top_fix seconds fingerprint family dtype"
+    " batch library python host frames_over_limit compile_s compile_warm_s noisy noise exports"
+    " export_error is_steady flaky attempts earlier started error_type traceback command report"
+    " gaps causes export_code export_location export_causes"
 )
 """The columns in the order of their versions; others follow."""
 _DERIVED = (

@@ -214,7 +214,8 @@ def _marked(
 
 
 _PLAIN: Mapping[str, Form] = {
-    r"tensor '(.+?)' Tensor device index mismatch\. Expected device index to be (\S+), actual (\S+)": Form(
+    r"tensor '(.+?)' Tensor device index mismatch\. Expected device index to be (\S+),"
+    r" actual (\S+)": Form(
         "TENSOR_MATCH", r"\1", r"device \2", "device", r"\2", r"\3", r"\1.device"
     ),
     r"TYPE_MISMATCH\((.+)\)$": Form("TYPE_MATCH", r"\1", _SAME_TYPE, "type"),
@@ -275,13 +276,15 @@ the form."""
 _PATTERNS = tuple((re.compile(pattern, re.DOTALL), form) for pattern, form in _PLAIN.items())
 
 _MISMATCH = re.compile(
-    r"tensor '(?P<source>.+?)' (?P<property>size|stride|rank|dtype|requires_grad|dispatch key set) mismatch"
+    r"tensor '(?P<source>.+?)' (?P<property>size|stride|rank|dtype|requires_grad|dispatch key set)"
+    r" mismatch"
     r"(?: at index (?P<index>\d+))?\. expected (?P<values>.+)",
     re.DOTALL,
 )
 # From torch 2.14 on, with the class in place of "a tensor type".
 _NOT_A_TENSOR = re.compile(
-    r"expected type of '(.+?)' to be (?:a tensor type,\s*'?|<class '[^']+'>,)\s*but found <class '(.+?)'>"
+    r"expected type of '(.+?)' to be (?:a tensor type,\s*'?|<class '[^']+'>,)\s*but found <class"
+    r" '(.+?)'>"
 )
 _STATE_CHANGED = "GLOBAL_STATE changed:"
 _STATE_GUARD = "___check_global_state()"

@@ -32,7 +32,8 @@ from graphdoctor.trace.sections import Collector, Section
 
 _LINE = re.compile(r"^(?P<bars>(?:\| )*)\+- ?(?P<text>.*)$", re.DOTALL)
 _MANAGER = re.compile(
-    r"^(?:KeyManager: |ValueManager: )?\w*(?:Manager|Guard): source=(?P<source>.*?), (?:accessed_by=|type=)"
+    r"^(?:KeyManager: |ValueManager: )?\w*(?:Manager|Guard): source=(?P<source>.*?),"
+    r" (?:accessed_by=|type=)"
 )
 _PAIR = re.compile(r"^(?:KeyValueManager pair at index=|RootGuardManager\b)")
 _LATENCY = re.compile(r"^Guard latency = (?P<us>\d+(?:\.\d+)?) us$")

@@ -1,1 +1,3 @@
-"""Storage of the bytes of trace logs: files, compressed or not; knows nothing of what is in them."""
+"""Storage of the bytes of trace logs: files, compressed or not; knows nothing of what is in
+them.
+"""

@@ -126,7 +126,8 @@ class Request:
             and holds_no_target(Path(parsed_target.file))
         ):
             raise GraphDoctorError(
-                f"{spec.target} defines nothing that could be the target: no class, no function, no build() or model.",
+                f"{spec.target} defines nothing that could be the target: no class, no function, no"
+                " build() or model.",
                 hint=script_hint(spec.target),
             )
         return cls(spec, parsed_target, parse_inputs(spec.inputs), measured, vary)
@@ -318,7 +319,8 @@ def parse_assignments(texts: Sequence[str], flag: str) -> dict[str, object]:
         values[name.strip()] = literal = _literal(value.strip())
         if not is_plain(literal):
             raise GraphDoctorError(
-                f"{flag} {text!r}: the value must be a number, text, boolean or None, or a list or dict of these."
+                f"{flag} {text!r}: the value must be a number, text, boolean or None, or a list or"
+                " dict of these."
             )
     return values
 

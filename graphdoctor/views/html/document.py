@@ -40,7 +40,10 @@ def render_view_page(view: parts.View, *, has_source: bool = True) -> str:
     digests = (hashlib.sha256(text.encode()).digest() for text in (theme, *texts))
     sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     # 'unsafe-inline' is for styles only: the length of a bar is an inline style.
-    policy = f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+    policy = (
+        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data:;"
+        " base-uri 'none'"
+    )
     blobs = {name: packed(blob) for drawing in drawings for name, blob in drawing.blobs.items()}
     template = environment().get_template("view.html.j2")
     return template.render(

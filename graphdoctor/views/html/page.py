@@ -1,5 +1,5 @@
-"""The page of a diagnosis alone: its lines, calls, guards, graphs and records, drawn from a picture, with
-how tall drawings are and what compiling took by phase.
+"""The page of a diagnosis alone: its lines, calls, guards, graphs and records, drawn from a
+picture, with how tall drawings are and what compiling took by phase.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Page:
             )
         if (kept := len(ids & self._detailed)) < len(ids):
             self._details_note = (
-                f"Graphs, code and guards of {counted(kept, 'compile')} of {len(ids):,} are on this page. "
-                "`graphdoctor report LOG --compile ID --html` shows those of another."
+                f"Graphs, code and guards of {counted(kept, 'compile')} of {len(ids):,} are on this"
+                " page. `graphdoctor report LOG --compile ID --html` shows those of another."
             )
 
     def _rows(self, rows: Iterable[_Row]) -> list[_Row]:

@@ -79,7 +79,10 @@ def explained(markup: str) -> Markup:
         if any(name == "a" for name, _ in around):
             waiting.append(term)
             return match[0]
-        return f'<dfn><button type="button" class="term" popovertarget="term-{term.key}">{match[0]}</button></dfn>'
+        return (
+            '<dfn><button type="button" class="term"'
+            f' popovertarget="term-{term.key}">{match[0]}</button></dfn>'
+        )
 
     pieces, at = [], 0
     for tag in _TAG.finditer(f"{markup}<end>"):
