@@ -117,7 +117,8 @@ def verdict(report: SurveyReport) -> tuple[str, Tone]:
         noun = "judged target" if unjudged else "target"
         counts = Counter(row.is_whole for row in report.rows if row.is_passed)
         known = counts[True] + counts[False]
-        whole = f", {counts[True]:,} of {known:,} without breaks" if known else ""
+        unknown = f" (unknown for {counts[None]:,})" if counts[None] else ""
+        whole = f", {counts[True]:,} of {known:,} without breaks{unknown}" if known else ""
         text = f"{passed:,} of {counted(judged, noun)} {_pass(judged)}{whole}."
         return text + (f" {unjudged:,} more {were}" if unjudged else ""), tone
     targets = grouped((row.name, row.is_passed) for row in report.rows if row.is_judged).values()
@@ -169,9 +170,12 @@ def _groups(report: SurveyReport) -> Iterator[Block]:
         name = f" ({variant})" if len(report.variants) > 1 else ""
         yield Note(f"Not judged{name}: {counts}", "dim")
     if any(group.speedup is not None for group in of_variants):
-        over = ", for each variant over the targets that pass under it"
-        text = f"Speed-up: geometric mean with its 95% interval{over * (len(of_variants) > 1)}."
-        yield Note(text, "dim")
+        over = ""
+        if len(of_variants) > 1:
+            over = ", for each variant over the targets that pass under it"
+            if all(group.speedup_shared is None for group in of_variants):
+                over += "; none passes under all, so don't compare them"
+        yield Note(f"Speed-up: geometric mean with its 95% interval{over}.", "dim")
     families = grouped(
         (group.family, group) for group in report.summary.groups if group.family is not None
     )

@@ -292,7 +292,7 @@ NO_DEVICE = failed("bert", "skipped", variant="dynamic", error="No such device."
     [
         (
             [row("bert", break_sites=None), row("gpt2")],
-            "2 of 2 targets pass, 1 of 1 without breaks.",
+            "2 of 2 targets pass, 1 of 1 without breaks (unknown for 1).",
         ),
         ([row("bert", break_sites=None)], "1 of 1 target passes."),
         (
