@@ -80,8 +80,9 @@ class PrintOrLog(BreakRule, code="GD101"):
     if only tensors, strings and numbers are printed.
     `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call in compiled code.
 
-    ## Fix safety Safe: the tensors stay the same. In a compiled call, output that is guarded or
-    ignored is missing, and reordered output comes later.
+    ## Fix safety
+    Safe: the tensors stay the same. In a compiled call, output that is guarded or ignored is
+    missing, and reordered output comes later.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13
@@ -215,8 +216,9 @@ class SkippedFunction(BreakRule, code="GD105"):
     `torch.library.custom_op` and `register_fake`. Wrap a Python function that is safe to trace with
     `torch._dynamo.nonstrict_trace`.
 
-    ## Fix safety Unsafe: what the function does happens at another time, or not at all. Passing a
-    value in is safe if the caller computes the same value.
+    ## Fix safety
+    Unsafe: what the function does happens at another time, or not at all. Passing a value in is
+    safe if the caller computes the same value.
 
     ## Source
     PyTorch user guide, "Skipped functions" and "Common graph breaks";
