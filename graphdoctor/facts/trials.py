@@ -267,9 +267,10 @@ class WhatIf(Fact):
     """Number of combinations that weren't tried because there were too many."""
 
     @property
-    def unchanged(self) -> TrialResult:
-        """The unmodified program."""
-        return next(result for result in self.results if not result.remedies)
+    def unchanged(self) -> TrialResult | None:
+        """The replay of the unmodified program; None if it couldn't be made."""
+        plain = (result for result in self.results if not result.remedies)
+        return next((result for result in plain if result.compiles is not None), None)
 
     @property
     def for_causes(self) -> list[TrialResult]:
@@ -285,12 +286,12 @@ class WhatIf(Fact):
     @property
     def better(self) -> list[TrialResult]:
         """Those of them that save compiles, with the same results."""
-        if self.unchanged.compiles is None:
+        if (base := self.unchanged) is None:
             return []
         return [
             result
             for result in self.for_causes
-            if result.outputs != "different" and result.score < self.unchanged.score
+            if result.outputs != "different" and result.score < base.score
         ]
 
 

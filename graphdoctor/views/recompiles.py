@@ -240,8 +240,7 @@ def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
 
 def what_if_text(answer: WhatIf) -> str:
     """Say which change to fix, with the counts that show it."""
-    base = answer.unchanged
-    if base.compiles is None:
+    if (base := answer.unchanged) is None:
         return "The calls couldn't be replayed, so there is nothing to compare."
 
     def saved(result: TrialResult) -> str:
