@@ -52,7 +52,7 @@ class _Hunk:
 
     @property
     def change(self) -> tuple[int, int, tuple[bytes, ...]]:
-        """What it does, wherever other edits moved its lines."""
+        """Its effect, wherever other edits moved its lines."""
         return self.start, self.end, self.lines
 
     def clashes(self, other: _Hunk) -> bool:

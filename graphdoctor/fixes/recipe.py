@@ -231,8 +231,8 @@ class Place:
                 for node in nodes
                 if isinstance(node, cst.BaseExpression) and source.start(node) == start
             ]
-            wanted = [node for node in pointed if is_wanted(node)]
-            return only(wanted, f"torch doesn't point to {what}", "elsewhere")
+            matching = [node for node in pointed if is_wanted(node)]
+            return only(matching, f"torch doesn't point to {what}", "elsewhere")
         candidates = []
         for node in walk(self.statement):
             if isinstance(node, cst.BaseExpression) and is_wanted(node):

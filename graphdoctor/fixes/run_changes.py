@@ -303,5 +303,5 @@ def _keep_mutated(sources: tuple[str, ...]) -> Iterator[Candidate]:
 
 def _arguments(sources: Iterable[str | None], recording: Recording) -> tuple[str, ...]:
     arguments = map(recording.target.argument, sources)
-    found = (source for source in arguments if source is not None and not is_attribute(source))
-    return tuple(dict.fromkeys(found))
+    names = (source for source in arguments if source is not None and not is_attribute(source))
+    return tuple(dict.fromkeys(names))

@@ -456,8 +456,8 @@ class Trials:
     def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...]:
         """Find the times of two programs that were taken last, the user's backend first."""
         _, times = self._timed.get((before, after), ("", {}))
-        found = map(times.get, dict.fromkeys((self.backend, INDUCTOR)))
-        return tuple(pair for pair in found if pair is not None)
+        pairs = map(times.get, dict.fromkeys((self.backend, INDUCTOR)))
+        return tuple(pair for pair in pairs if pair is not None)
 
     def confirmed(self, before: Program, after: Program, certain: Certain) -> PairedTime | None:
         """Find the times that are certain of a change; two pairs of processes must agree if it

@@ -63,7 +63,7 @@ class Judgment:
 
 
 class ProgramChange:
-    """What a change of a program did to its break sites and counts.
+    """Effect of a change of a program on its break sites and counts.
 
     Args:
         before: The program without the change; all sites are named by its lines.

@@ -318,7 +318,11 @@ def _branch(site: BreakSite) -> _Branch:
             match statement:
                 case ast.If(body=[*before, ast.Raise(exc=raised)], orelse=[]):
                     arguments = getattr(raised, "args", ())[:1]
-                    texts = (each.value for each in arguments if isinstance(each, ast.Constant))
+                    texts = (
+                        argument.value
+                        for argument in arguments
+                        if isinstance(argument, ast.Constant)
+                    )
                     # What comes before the exception would be lost.
                     holds = None if before else _in_graph(test, is_negated=True, is_bool=False)
                     return _Branch("raise", test, _asserted(holds, next(texts, None)))

@@ -684,11 +684,11 @@ class CacheBypassed(RecordingRule, code="GD403", severity="info"):
 
 def _line(bypass: CacheBypass, view: RecordingView) -> tuple[str | None, int | None, str | None]:
     """Return the line of the node that torch's reason is about, if it is known, and the compile."""
-    wanted = _TARGETS.get(bypass.kind, bypass.subject) or ""
-    for graph in view.recording.graphs if wanted else ():
+    target = _TARGETS.get(bypass.kind, bypass.subject) or ""
+    for graph in view.recording.graphs if target else ():
         for node in graph.nodes or () if graph.compile_id == bypass.compile_id else ():
             # Torch names a function by its module; a graph may only have the last part of that.
-            is_it = node.target.rpartition(".")[2] == wanted.rpartition(".")[2]
+            is_it = node.target.rpartition(".")[2] == target.rpartition(".")[2]
             if is_it and node.opcode.startswith("call_"):
                 return node.file, node.line, bypass.compile_id
     return None, None, bypass.compile_id

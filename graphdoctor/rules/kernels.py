@@ -633,7 +633,11 @@ class DtypeCasts(_AtLines, code="GD509"):
             and _casts_of(kernel)
             and _is_mostly(
                 kernel.operations,
-                [each for each in kernel.operations if each.target in (*_CASTS, _COPY)],
+                [
+                    operation
+                    for operation in kernel.operations
+                    if operation.target in (*_CASTS, _COPY)
+                ],
             )
         ]
         kinds = {

@@ -154,7 +154,7 @@ def todo_section(diagnosis: Diagnosis) -> parts.Section:
 
 
 def _kind_of(action: Action, fix: Fix) -> object:
-    """What alike actions have in common: the line to write, or the cause and how it is fixed."""
+    """Key that alike actions share: the line to write, or the cause and how it is fixed."""
     first = action.findings[0]
     where = fix.place and fix.place.where
     how = (fix.kind, fix.condition, fix.is_safe, fix.source, where, fix.verdict)

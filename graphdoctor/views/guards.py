@@ -107,7 +107,7 @@ def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
 
 
 def _answer(guards: Guards) -> Iterator[Block]:
-    """What share of a steady call checks take, as far as that was measured, and the times."""
+    """Yield the share of a steady call that checks take, if it was measured, and the times."""
     call_us, searches_us, checks_us = guards.call_us, guards.searches_us, guards.checks_us
     total = sum(guard_set.guard_count for guard_set in guards.sets)
     texts = [f"{counted(total, 'guard')} in {counted(len(guards.sets), 'compile')}"]
@@ -258,7 +258,7 @@ def _part_table(
 
 
 def _checks_text(part: Part, most: int) -> str:
-    """What the guards of a part itself check, what tells most first."""
+    """List the checks of a part's own guards, those that say most first."""
     texts: dict[str, int] = {}
     for node in part.guards:
         if node.is_module_internal or node.kind in _NO_VALUE or not node.expected:
@@ -355,7 +355,7 @@ class Part:
         return sum(measured) if measured and len(measured) == self.times else None
 
     def shape(self, root: str) -> object:
-        """What it checks, wherever it is below ``root``."""
+        """Describe its check, wherever it is below ``root``."""
         guards = tuple((node.kind, node.expression.replace(root, "")) for node in self.guards)
         return guards, tuple((part.label, part.times, part.shape(root)) for part in self.parts)
 

@@ -386,7 +386,7 @@ def joined(pieces: Sequence[Inline], between: str = ", ") -> Inline:
 
 
 def has_content(body: Blocks) -> bool:
-    """Whether a page shows anything of these parts."""
+    """Test if a page shows anything of these parts."""
     for part in blocks(body):
         match part:
             case Part(show="short"):

@@ -352,7 +352,7 @@ _LoggerState = tuple[logging.Logger, dict[str, Any]]
 
 
 def _logger_states() -> list[_LoggerState]:
-    """What to restore of two loggers, except for the trace logger's handlers, which others
+    """State to restore of two loggers, except for the trace logger's handlers, which others
     restore.
     """
     names = ("level", "propagate", "disabled", "isEnabledFor")

@@ -214,7 +214,7 @@ class _Calls:
     def add(self, compile_: Compile, frame: Frame) -> None:
         """Let a compile join the event that it follows from, or begin one."""
         around = self._around(compile_, frame)
-        number = next((each for each in around if _follows(self.events[each], compile_)), None)
+        number = next((index for index in around if _follows(self.events[index], compile_)), None)
         if number is None:
             number = len(self.events)
             *_, above = self._numbered(compile_.stack[:-1])
@@ -286,7 +286,9 @@ def _follows(event: RecompileEvent, compile_: Compile) -> bool:
     """Return whether every value that differed for a compile changed like one of the event's first
     compile.
     """
-    if compile_.cause is None or compile_.frame_id in (each.frame_id for each in event.compiles):
+    if compile_.cause is None or compile_.frame_id in (
+        compiled.frame_id for compiled in event.compiles
+    ):
         return False
     changes = compile_.cause.changes
     return bool(changes) and all(

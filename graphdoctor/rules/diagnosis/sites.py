@@ -189,7 +189,7 @@ class BreakSite:
                 # A call in a lambda is made by whoever calls that.
                 pointed = ast.dump(self.node) if self.is_pointed and self.node else None
                 lambdas = (node for node in ast.walk(call) if isinstance(node, ast.Lambda))
-                parts = (part for each in lambdas for part in ast.walk(each.body))
+                parts = (part for function in lambdas for part in ast.walk(function.body))
                 return None if any(ast.dump(part) == pointed for part in parts) else call
         return None
 

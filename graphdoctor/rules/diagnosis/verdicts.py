@@ -150,7 +150,7 @@ def _replayed(fix: Fix, results: Sequence[TrialResult], base: TrialResult) -> Fi
             reason = because("message", result.where or "")
             return fix.replace(verdict="changes results", reasons=(reason,))
         before, after = (
-            (each.frames_over_limit or 0, each.compiles or 0) for each in (base, result)
+            (result.frames_over_limit or 0, result.compiles or 0) for result in (base, result)
         )
         reason = because("replayed", before[1], after[1], int(after[0] > 0))
         verdict = "no effect" if after == before else "not tried"

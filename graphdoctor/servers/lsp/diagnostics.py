@@ -70,7 +70,7 @@ def counting(seen: Sequence[Seen], text: str, home: Home) -> list[Seen]:
                 and not ignored_by(finding, comments={}, paths=paths, selection=selection)
             ]
         left += findings
-    return [sighting for sighting in seen if any(sighting.finding is each for each in left)]
+    return [sighting for sighting in seen if any(sighting.finding is finding for finding in left)]
 
 
 def diagnostics(

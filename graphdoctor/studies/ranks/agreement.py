@@ -282,8 +282,8 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
             add("schedule", row, waiting, ranks_in(others), collectives=started[waiting[0]])
         # Torch itself compared graphs over all ranks, and found them different
         # (``config.spmd_check``).
-        if told := tuple(rank for rank, mark in marks.items() if mark.mismatch):
-            add("graph", row, told, words=marks[told[0]].mismatch)
+        if differing := tuple(rank for rank, mark in marks.items() if mark.mismatch):
+            add("graph", row, differing, words=marks[differing[0]].mismatch)
         # Some never compiled a graph with collectives, nor another graph of the same function.
         calling = tuple(rank for rank, names in started.items() if names)
         present = set().union(*having[row.key[:3]])

@@ -120,7 +120,7 @@ class AnnotatedFile:
 
     @property
     def is_source_missing(self) -> bool:
-        """Whether its text isn't known."""
+        """Its text isn't known."""
         return self.recorded is None or self.recorded.text is None
 
     @property
