@@ -25,8 +25,8 @@ class Explainer(CallSpec):
     arguments.
 
     Args:
-        backend: A registered backend's name. ``eager`` is the fastest and shows everything that
-            Dynamo does.
+        backend: A registered backend's name. By default, ``eager``, which is the fastest and shows
+            everything that Dynamo does; ``inductor`` with a mode or options.
         mode: A compile mode, such as ``reduce-overhead``.
         dynamic: Whether to use dynamic shapes; None lets torch decide.
         fullgraph: Raise an error on a graph break.

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from .recording import RepeatedBlocks, TargetInfo
 from .shared import FROM_CALLER
 from .spec import RunSpec, options_of
-
-_DEFAULTS = RunSpec()
 
 
 def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
@@ -32,13 +31,15 @@ def command_line(target: TargetInfo, command: str, *flags: str) -> str | None:
 
 
 def _options(target: TargetInfo) -> Iterator[str]:
-    known = {**target.compile_arguments, **target.call_options}
+    known: dict[str, Any] = {**target.compile_arguments, **target.call_options}
     known |= {
         "inputs": target.inputs,
         "own": target.own,
         "config": target.config,
         "regional": target.is_regional,
     }
+    asked = RunSpec(mode=known.get("mode"), options=known.get("options") or {})
+    defaults = RunSpec(backend=asked.backend)
     for name, told in options_of(RunSpec).items():
         value, (on, *off) = known.get(name), told.flags(name).split("/")
         if isinstance(value, bool):
@@ -50,7 +51,7 @@ def _options(target: TargetInfo) -> Iterator[str]:
                 else value
             )
             yield from (part for text in texts for part in (on, text))
-        elif value not in (None, getattr(_DEFAULTS, name)):
+        elif value not in (None, getattr(defaults, name)):
             yield from (on, str(value))
     if target.python is not None:
         yield from ("--python", target.python)

@@ -17,6 +17,7 @@ HintCode = Literal[
     "unusable_batch",
     "changed_call",
     "mode_and_options",
+    "ignored_mode",
     "refused_compile_arguments",
     "unknown_package",
     "unknown_argument",

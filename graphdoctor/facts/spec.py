@@ -93,8 +93,9 @@ class CallSpec:
 
     calls: int = option(1, "Make the calls this many times.", metavar="N", least=1, goes_to="call")
     backend: str = option(
-        "eager",
-        "A registered backend. eager shows graph breaks quickest.",
+        None,
+        "A registered backend. By default, eager, which shows graph breaks quickest; with a mode or"
+        " options, inductor.",
         metavar="NAME",
         goes_to="compile",
     )
@@ -121,6 +122,12 @@ class CallSpec:
         False, "Sum the floating-point outputs of each call and run backward.", goes_to="call"
     )
     no_grad: bool = option(False, "Make the calls under torch.no_grad().", goes_to="call")
+
+    def __post_init__(self) -> None:
+        """Choose the backend unless one is named."""
+        if not self.backend:
+            backend = "eager" if self.mode is None and not self.options else "inductor"
+            object.__setattr__(self, "backend", backend)
 
     def compile_arguments(self) -> dict[str, object]:
         """Return the arguments of ``torch.compile``: ``TargetInfo.compile_arguments``."""

@@ -90,7 +90,7 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
     ```python
     import torch
 
-    ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
+    ARGUMENTS = ["--mode", "reduce-overhead", "--device", "cuda"]
 
     def forward(x, seen):
         seen.add_(x)
@@ -102,7 +102,7 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
 
     ## Use instead
     ```python
-    ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
+    ARGUMENTS = ["--mode", "reduce-overhead", "--device", "cuda"]
 
     def forward(x, seen):
         seen = seen + x
@@ -229,7 +229,7 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
     ```python
     import torch
 
-    ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
+    ARGUMENTS = ["--mode", "reduce-overhead", "--device", "cuda"]
 
     def forward(x, y):
         return x + y
@@ -313,7 +313,7 @@ class CudaGraphRecordings(RecordingRule, code="GD511"):
     ```python
     import torch
 
-    ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
+    ARGUMENTS = ["--mode", "reduce-overhead", "--device", "cuda"]
 
     def forward(x):
         return torch.relu(x).sum()
@@ -324,7 +324,7 @@ class CudaGraphRecordings(RecordingRule, code="GD511"):
 
     ## Use instead
     ```python
-    ARGUMENTS = ["--backend", "inductor", "--mode", "reduce-overhead", "--device", "cuda"]
+    ARGUMENTS = ["--mode", "reduce-overhead", "--device", "cuda"]
 
     def inputs():
         rows = [torch.ones(size, 64) for size in range(2, 22)]

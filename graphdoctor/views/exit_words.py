@@ -105,6 +105,10 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
         "torch.compile takes either {name[mode]} or {name[options]}.",
         "Leave one of them out.",
     ),
+    "ignored_mode": (
+        "The backend {backend} ignores {name[mode]} and {name[options]}.",
+        "Leave out {name[backend]}: inductor is the default with these.",
+    ),
     "refused_compile_arguments": (
         "torch.compile doesn't take these arguments: {error}",
         "See {name[backend]}, {name[mode]} and {name[options]}.",

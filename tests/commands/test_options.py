@@ -75,8 +75,11 @@ def test_values_of_options_are_read() -> None:
     values = {name: getattr(RunSpec(), name) for name in RUN_OPTIONS}
     spec = run_spec(
         {**values, "inputs": ["int:1"], "options": ["a=1"], "config": ["b=true"], "calls": 3}
+        | {"backend": None}
     )
-    assert spec == RunSpec(inputs=("int:1",), options={"a": 1}, config={"b": True}, calls=3)
+    assert spec == RunSpec(
+        inputs=("int:1",), options={"a": 1}, config={"b": True}, calls=3, backend="inductor"
+    )
     with pytest.raises(GraphDoctorError, match="--config"):
         run_spec({**values, "config": ["b"]})
 

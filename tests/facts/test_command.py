@@ -29,16 +29,18 @@ def test_a_script_has_no_such_command() -> None:
     assert command_line(TargetInfo(), "fix") is None
 
 
+def test_the_backend_that_a_mode_means_is_not_repeated() -> None:
+    spec = RunSpec(target="package.module", mode="reduce-overhead")
+    assert spec.backend == "inductor"
+    assert (
+        command_line(target(spec), "fix") == "graphdoctor fix package.module --mode reduce-overhead"
+    )
+
+
 SPECS = [
+    RunSpec(target="package.module", backend="eager", mode="default"),
     RunSpec(target="package.module:make()", inputs=("f32[8,128]", "str:it's", "mask=bool[2,2]")),
-    RunSpec(
-        target="package.module",
-        backend="inductor",
-        mode="max-autotune",
-        calls=3,
-        seed=7,
-        device="cuda:1",
-    ),
+    RunSpec(target="package.module", mode="max-autotune", calls=3, seed=7, device="cuda:1"),
     RunSpec(
         target="package.module",
         dynamic=True,

@@ -38,7 +38,7 @@ VALUES = {
         name: [f"<{name}>"]
         for name in ("callable", "input", "device", "dtype", "tensor", "failed", "type")
     },
-    **{name: [f"<{name}>"] for name in ("target", "fewest", "python", "own")},
+    **{name: [f"<{name}>"] for name in ("target", "fewest", "python", "own", "backend")},
 }
 """Values of the cases, the first of them where a case has no other."""
 MISSING = object()

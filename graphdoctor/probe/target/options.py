@@ -64,6 +64,10 @@ def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | 
     return dtype
 
 
+_WITHOUT_MODES = ("eager", "aot_eager", "aot_eager_decomp_partition")
+"""Backends that log that they ignore ``mode`` and ``options`` (torch/_dynamo/backends, 2.13)."""
+
+
 def check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
     """Refuse unknown names of backends, modes and options."""
     _refuse_unknown("backend", backend)
@@ -71,6 +75,8 @@ def check_compile_arguments(backend: str, mode: str | None, options: dict[str, A
         _refuse_unknown("mode", mode)
         if options:
             raise RequestError("mode_and_options")
+    if backend in _WITHOUT_MODES and (mode not in (None, "default") or options):
+        raise RequestError("ignored_mode", backend=backend)
     for name in options if backend == "inductor" else ():
         _refuse_unknown("option", name, name.replace("-", "_"))
 

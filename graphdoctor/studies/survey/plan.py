@@ -11,7 +11,7 @@ import functools
 import glob
 import importlib.metadata
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.survey import SurveyVariant
 from graphdoctor.facts.values import RUN, TEXT, read_table
@@ -39,8 +38,6 @@ _SETTINGS = ("dtype", "batch", "device", "python")
 """Settings that a variant can change besides how torch compiles."""
 
 _MAX_NAMES = 5
-_IGNORE_MODE = ("eager", "aot_eager", "aot_eager_decomp_partition")
-"""Backends that log that they ignore ``mode`` and ``options`` (torch/_dynamo/backends, 2.13)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Plan:
 def plan_survey(survey: SurveyList, programs: Path, on_phase: Callable[[str], None]) -> Plan:
     """Plan the pieces of a survey; ``programs``: the folder for a catalog's programs."""
     notes: list[str] = []
-    spec, variants, options = survey.spec, _variants(survey), survey.options
+    variants, options = _variants(survey), survey.options
     torch_of = functools.cache(_torch_of)
     measured = [options.bench, options.thorough, options.export, options.fix]
     targets: dict[str | None, ListedTargets] = {}
@@ -70,7 +67,7 @@ def plan_survey(survey: SurveyList, programs: Path, on_phase: Callable[[str], No
             )
         for variant_name, variant in variants.items():
             python = variant.python or target.python or survey.python
-            run = replace(spec, **{**target.run, **variant.run, "target": target.target})
+            run = survey.spec_of({**target.run, **variant.run, "target": target.target})
             content = [__version__, run, entry, python, torch_of(python), *measured]
             piece = SurveyPiece(
                 name=target.name or "",
@@ -89,7 +86,7 @@ def plan_survey(survey: SurveyList, programs: Path, on_phase: Callable[[str], No
             name=name,
             settings={
                 key: value
-                for key, value in asdict(replace(spec, **variant.run)).items()
+                for key, value in asdict(survey.spec_of(variant.run)).items()
                 if value != default[key]
             },
             python=variant.python,
@@ -99,7 +96,6 @@ def plan_survey(survey: SurveyList, programs: Path, on_phase: Callable[[str], No
     )
     # Every so many-th piece, so that each shard has some of the long ones.
     number, count = survey.shard or (1, 1)
-    notes += _without_effect(spec, variants)
     return Plan(tuple(pieces.values())[number - 1 :: count], shown, tuple(notes))
 
 
@@ -236,7 +232,7 @@ def _variants(survey: SurveyList) -> dict[str, ListedVariant]:
         if name is None:
             settings = {name: run.get(name) for name in _SETTINGS} | {"python": listed.python}
             changes = {name: value for name, value in run.items() if name not in _SETTINGS}
-            parts = [name_of(replace(spec, **changes))] if changes else []
+            parts = [name_of(survey.spec_of(changes))] if changes else []
             parts += [f"{key}={value}" for key, value in settings.items() if value is not None]
             name = " ".join(parts) or DEFAULT
         if run.get("backend", spec.backend) != spec.backend:
@@ -248,21 +244,6 @@ def _variants(survey: SurveyList) -> dict[str, ListedVariant]:
             )
         variants[name] = replace(listed, run=run)
     return variants
-
-
-def _without_effect(spec: RunSpec, variants: Mapping[str, ListedVariant]) -> Iterator[str]:
-    """Name variants that change what their backend ignores."""
-    specs = ((name, replace(spec, **variant.run)) for name, variant in variants.items())
-    ignored = grouped(
-        (run.backend, name)
-        for name, run in specs
-        if run.backend in _IGNORE_MODE and (run.mode not in (None, "default") or run.options)
-    )
-    for backend, names in ignored.items():
-        yield (
-            f"The backend {backend} ignores modes and options: they change nothing in "
-            f"{', '.join(names)}. inductor reads them."
-        )
 
 
 def _torch_of(python: str | None) -> str | None:

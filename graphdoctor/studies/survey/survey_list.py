@@ -123,7 +123,12 @@ class SurveyList:
     @property
     def spec(self) -> RunSpec:
         """The run that all pieces share."""
-        return RunSpec(**{"backend": "inductor" if self.options.bench else "eager", **self.run})
+        return self.spec_of({})
+
+    def spec_of(self, changes: Mapping[str, Any]) -> RunSpec:
+        """Return the shared run with changes."""
+        backend = {"backend": "inductor"} if self.options.bench else {}
+        return RunSpec(**{**backend, **self.run, **changes})
 
     @property
     def shard_text(self) -> str | None:

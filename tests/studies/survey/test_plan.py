@@ -117,17 +117,10 @@ def test_mode_and_options_belong_to_a_backend(models):
     assert (same.mode, same.options) == ("max-autotune", {"a": 1})
 
 
-@pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_a_mode_that_the_backend_ignores_is_noted(models, backend):
-    variants = [
-        ListedVariant(run={"mode": mode}) for mode in ("default", "reduce-overhead", "max-autotune")
-    ]
-    plan = _plan(models, [parse_listed("models/a.py")], variants=variants, run={"backend": backend})
-    expected = (
-        "The backend eager ignores modes and options: they change nothing in backend=eager mode=reduce-overhead, "
-        "backend=eager mode=max-autotune. inductor reads them."
-    )
-    assert plan.notes == ((expected,) if backend == "eager" else ())
+def test_a_variant_with_a_mode_compiles_with_inductor(models):
+    variants = [ListedVariant(), ListedVariant(run={"mode": "reduce-overhead"})]
+    plan = _plan(models, [parse_listed("models/a.py")], variants=variants)
+    assert [piece.spec.backend for piece in plan.pieces] == ["eager", "inductor"]
 
 
 @for_each(

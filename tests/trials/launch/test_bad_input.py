@@ -193,6 +193,10 @@ def test_what_torch_cannot_do_is_refused_in_words():
             ("no mode 'max-autotun'", "max-autotune"),
         ),
         (
+            lambda: check_compile_arguments("eager", "reduce-overhead", {}),
+            ("The backend eager ignores --mode and --option.", "Leave out --backend"),
+        ),
+        (
             lambda: check_compile_arguments("inductor", None, {"max_autotun": 1}),
             ("no option 'max_autotun'", "max_autotune"),
         ),
