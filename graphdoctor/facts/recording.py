@@ -7,6 +7,7 @@ exclusive.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
@@ -21,7 +22,7 @@ from .kernels import CacheBypass, CacheUse, CudaGraphs, Float32Precision, Kernel
 from .picture import Picture
 from .profiled import MeasuredMemory, Profiled
 from .run import ProbeExit
-from .stack import Origin, StackEntry
+from .stack import Origin, StackEntry, resumed
 from .trials import Replay, Variation, WhatIf
 
 GapKind = Literal[
@@ -642,6 +643,9 @@ class SourceContext(Fact):
     """Path as in the stack entries."""
     line: int
     """1-based."""
+    function: str | None = None
+    """Name of the code that ran there, such as ``<lambda>``: a line can be part of several. None
+    in recordings of earlier versions, which have one of them."""
     qualname: str
     """Enclosing class and function, such as ``Net.forward``; ``<module>`` outside any."""
     function_line: int | None
@@ -665,6 +669,23 @@ class SourceContext(Fact):
     def at(self) -> tuple[str, int]:
         """File and line."""
         return self.file, self.line
+
+    @property
+    def code(self) -> CodeAt:
+        """Those and the code that ran there."""
+        return self.file, self.line, self.function
+
+
+CodeAt = tuple[str, int, str | None]
+"""File, line, and name of the code that runs there."""
+
+
+def context_at(
+    contexts: Mapping[CodeAt, SourceContext], file: str, line: int, function: str
+) -> SourceContext | None:
+    """Return the source around a line of a function; None if it isn't known."""
+    code = (file, line, resumed(function)[0])
+    return contexts.get(code) or contexts.get((file, line, None))
 
 
 class ExportInput(Fact):

@@ -16,6 +16,9 @@ from .base import Fact
 TRACEBACK_LINE = re.compile(r'^  File "(.+)", line (\d+), in (.+)\n(?:    (.+)\n)?', re.MULTILINE)
 """A line of a traceback as Python prints it: file, number, function, and the code if it is
 known."""
+RESUME_NAME = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+)_at_(\d+)$")
+"""A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): function name and
+line."""
 Origin = Literal["user", "third_party", "generated", "stdlib", "torch"]
 """Who owns a file: the user, an installed package, Python's standard library, or torch.
 ``generated``: the program wrote it during the run, outside the project; it is named by what made
@@ -26,6 +29,14 @@ PROGRAM_ORIGINS: tuple[Origin, ...] = ("user", "third_party", "generated")
 
 ORIGINS: tuple[Origin, ...] = (*PROGRAM_ORIGINS, "torch", "stdlib")
 """All owners, the nearest to the user first."""
+
+
+def resumed(name: str) -> tuple[str, int | None]:
+    """Return the function that a code object's name is of, and the line at which it resumes it;
+    None if it doesn't.
+    """
+    match = RESUME_NAME.match(name)
+    return (name, None) if match is None else (match[1], int(match[2]))
 
 
 @lru_cache(maxsize=4096)  # asked for every node of every graph

@@ -714,9 +714,11 @@ class SkippedFrame(RecordingRule, code="GD111", severity="error"):
                 inside = f" inside a `{block.kind}`"
                 line = _entry_at(entry, block.line, block.text)
                 related.append((line, f"the break is inside this `{block.kind}`"))
-            frame = next((entry for entry in stack if entry.at in view.contexts), None)
-            if frame is not None and (number := view.contexts[frame.at].function_line) is not None:
-                related.append((_entry_at(frame, number, None), f"{names} {verb} skipped"))
+            frames = ((entry, view.context(entry)) for entry in stack)
+            frame, context = next((pair for pair in frames if pair[1]), (None, None))
+            if frame is not None and context is not None and context.function_line is not None:
+                line = _entry_at(frame, context.function_line, None)
+                related.append((line, f"{names} {verb} skipped"))
             yield self.finding(
                 view,
                 site.entry,
@@ -748,7 +750,7 @@ def _enclosing(
         kinds = ("with",)
     beginnings: list[_Where] = []
     for entry in reversed(stack):
-        context = view.contexts.get(entry.at)
+        context = view.context(entry)
         if entry.origin == "torch" or context is None:  # nn.Module calls hooks in a loop of its own
             continue
         for block in context.enclosing:

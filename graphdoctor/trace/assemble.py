@@ -23,7 +23,7 @@ from graphdoctor.facts.recording import (
     Graph,
     Recording,
 )
-from graphdoctor.facts.stack import StackEntry, innermost
+from graphdoctor.facts.stack import StackEntry, innermost, resumed
 from graphdoctor.trace.breaks import (
     MAX_MESSAGE,
     PrintedBreak,
@@ -35,7 +35,7 @@ from graphdoctor.trace.breaks import (
 from graphdoctor.trace.gaps import run_gaps, unreadable_gaps
 from graphdoctor.trace.inductor import cache_bypasses
 from graphdoctor.trace.intake import CompileMetrics, Intake, SeenCompile, SeenSplit
-from graphdoctor.trace.origin import resumed, without_probe
+from graphdoctor.trace.origin import without_probe
 
 _LIMIT_TYPE = "Dynamo recompile limit exceeded"
 _DECLINED = "The backend declined the graph, so torch runs the frame eagerly."
@@ -147,7 +147,7 @@ class Assembler:
     def _named(self, stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
         return tuple(
             entry.replace(qualname=context.qualname)
-            if (context := self._intake.sources.get(entry.at))
+            if (context := self._intake.source(*entry.at, entry.function))
             else entry
             for entry in stack
         )
@@ -315,12 +315,12 @@ class Assembler:
             fields |= {"function": "forward", "qualname": name, "code_name": code_name}
             return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **fields)
         function, resumes_at = resumed(code_name)
-        wrapped, context = intake.wrapped(frame_id), intake.sources.get((file, line))
+        wrapped, context = intake.wrapped(frame_id), intake.source(file, line, function)
         origin, package = intake.origins.of(file)
         qualname, text, first_line = None, None, line
         if context is not None:
             qualname, first_line = context.qualname, context.function_line or line
-            start = intake.sources.get((file, first_line)) if context.function_line else None
+            start = intake.source(file, first_line, function) if context.function_line else None
             text = start.statement.splitlines()[0] if start and start.statement else None
         if compiled_autograd_id is not None:
             qualname = f"backward pass {compiled_autograd_id} (compiled autograd)"

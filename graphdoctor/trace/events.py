@@ -27,6 +27,7 @@ from graphdoctor.facts.recording import (
     Graph,
     NamedClass,
     Recording,
+    context_at,
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.facts.trials import TriedValue, Variation, VariationVerdict
@@ -252,18 +253,15 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
     if not event:
         return recording
     origins = Origins(environment)
-    qualnames = {context.at: context.qualname for context in recording.sources}
+    contexts = {context.code: context for context in recording.sources}
 
     def stack_of(item: Event) -> tuple[StackEntry, ...]:
-        return tuple(
-            read_fact(
-                StackEntry,
-                entry
-                | origins.named(entry["file"])
-                | {"qualname": qualnames.get((entry["file"], entry["line"]))},
-            )
-            for entry in item["stack"]
-        )
+        stack = []
+        for entry in item["stack"]:
+            context = context_at(contexts, entry["file"], entry["line"], entry["function"])
+            qualname = {} if context is None else {"qualname": context.qualname}
+            stack.append(read_fact(StackEntry, entry | origins.named(entry["file"]) | qualname))
+        return tuple(stack)
 
     calls = events.fact("export_calls", ExportCalls)
     constraints = tuple(map(expression, event["constraints"]))

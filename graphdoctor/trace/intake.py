@@ -25,27 +25,22 @@ from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import (
     Call,
+    CodeAt,
     CompileCall,
     CompileOutcome,
     Environment,
     Graph,
     IgnoredCache,
     SourceContext,
+    context_at,
 )
-from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.stack import StackEntry, resumed
 from graphdoctor.trace.breaks import PrintedBreak, parse_break, parse_error
 from graphdoctor.trace.events import WatchedCalls
 from graphdoctor.trace.evidence import Evidence
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.inductor import inductor_graph
-from graphdoctor.trace.origin import (
-    Origins,
-    Root,
-    Wrapped,
-    collapse_resumes,
-    resumed,
-    without_probe,
-)
+from graphdoctor.trace.origin import Origins, Root, Wrapped, collapse_resumes, without_probe
 
 _NUMBERS = (
     "guard_count",
@@ -188,7 +183,7 @@ class Intake:
         self.calls: dict[int, Call] = {}
         self._call: int | None = None
         self._is_extra = False
-        self.sources: dict[tuple[str, int], SourceContext] = {}
+        self.sources: dict[CodeAt, SourceContext] = {}
         self.generated: dict[str, str | None] = {}
         self.watched: dict[int, WatchedCalls] = {}
         self._begin()
@@ -218,7 +213,7 @@ class Intake:
 
     def files(self) -> set[str]:
         """Every file in the log."""
-        files = {file for file, _ in self.sources}
+        files = {context.file for context in self.sources.values()}
         files.update(file for _, file, _ in self.code_names.values())
         files.update(self.strings.values())
         files.update(
@@ -473,7 +468,7 @@ class Intake:
     def _on_graphdoctor_sources(self, record: Record) -> None:
         for value in record.json():
             context = read_fact(SourceContext, value)
-            self.sources[context.at] = context
+            self.sources[context.code] = context
             self._files[context.file] = None
 
     def _on_graphdoctor_generated(self, record: Record) -> None:
@@ -499,6 +494,10 @@ class Intake:
                 compile_id, frame_id, self._call, self._is_extra, backward
             )
         return self.compiles[compile_id]
+
+    def source(self, file: str, line: int, function: str) -> SourceContext | None:
+        """The source around a line of a function; None if it wasn't recorded."""
+        return context_at(self.sources, file, line, function)
 
     def entry(
         self,
@@ -528,7 +527,7 @@ class Intake:
                 return None
             file = whole
         function, _ = resumed(function)
-        context = self.sources.get((file, line))
+        context = self.source(file, line, function)
         if context is None:
             return self.entry(file, line, function, None)
         # A statement of several lines begins before this line.

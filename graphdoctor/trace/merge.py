@@ -83,7 +83,7 @@ def merge(parts: Sequence[Part]) -> Recording:
         is_partial=any(recording.is_partial for recording in renamed),
         graphs=tuple(graph.replace(index=index) for index, graph in enumerate(graphs)),
         sources=tuple(
-            {item.at: item for recording in renamed for item in recording.sources}.values()
+            {item.code: item for recording in renamed for item in recording.sources}.values()
         ),
         evidence=joined_evidence(parts),
         gaps=_merge_gaps(parts),

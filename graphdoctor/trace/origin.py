@@ -9,11 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.facts.recording import Environment
-from graphdoctor.facts.stack import Origin, StackEntry
-
-RESUME_NAME = re.compile(r"^(?:torch_dynamo_resume_in_)+(.+)_at_(\d+)$")
-"""A resume function's code name (``torch/_dynamo/resume_execution.py``, 2.13): function name and
-line."""
+from graphdoctor.facts.stack import Origin, StackEntry, resumed
 
 PlaceReader = Callable[[str, int, str], StackEntry | None]
 """Makes a stack entry from a file, which can lack its first letters, a line and a function; None if
@@ -80,14 +76,6 @@ class Origins:
         if name in _TORCH_PACKAGES:
             return "torch", name
         return ("user", None) if name in self._environment.own_packages else ("third_party", name)
-
-
-def resumed(name: str) -> tuple[str, int | None]:
-    """The function that a code object's name is of, and the line at which it resumes it; None if it
-    doesn't.
-    """
-    match = RESUME_NAME.match(name)
-    return (name, None) if match is None else (match[1], int(match[2]))
 
 
 def _is_below(file: str, root: str) -> bool:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from itertools import permutations
+from pathlib import Path
+
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.origin import Root, collapse_resumes, is_probe
+from graphdoctor.trace.reader import read_recording
 from tests.each import for_each
 
 PLACE = StackEntry(file="/work/train.py", line=7, function="main", origin="user")
@@ -84,3 +90,35 @@ def test_a_function_and_its_resume_functions_are_one_entry(stack, merged):
             yield StackEntry(file=f"/{owner}.py", line=int(line), function=function, origin=owner)
 
     assert collapse_resumes(entries(stack)) == tuple(entries(merged))
+
+
+def test_functions_that_share_a_line_keep_their_names(tmp_path: Path) -> None:
+    """Whichever of them was asked for last."""
+    names = {
+        "main": "main",
+        "<lambda>": "main.<lambda>",
+        resume("<lambda>", 3): "main.<lambda>",
+        resume("main", 3): "main",
+    }
+    contexts = [
+        {"file": "a.py", "line": 3, "function": function, "qualname": qualname}
+        | {"function_line": 3 if "lambda" in function else 1, "statement": ""}
+        for function, qualname in names.items()
+        if "resume" not in function
+    ]
+    for number, order in enumerate(permutations(contexts)):
+        records = ['{"str": ["a.py", 0]}']
+        for frame, name in enumerate(names):
+            start = {"stack": [{"line": 3, "name": name, "filename": 0}]}
+            compile_ = {"frame_id": frame, "frame_compile_id": 0}
+            records.append(json.dumps({"dynamo_start": start, **compile_}))
+        for context in order:
+            artifact = {"name": "graphdoctor_sources", "encoding": "json"}
+            sum_ = hashlib.md5(payload := json.dumps([context]).encode()).hexdigest()
+            value = {"artifact": artifact, "has_payload": sum_}
+            records.append(f"{json.dumps(value)}\n\t{payload.decode()}")
+        log = tmp_path / f"{number}.log"
+        head = "V1122 22:01:20.904000 7 torch/x.py:1] "
+        log.write_text("".join(f"{head}{record}\n" for record in records))
+        frames = read_recording(log).frames
+        assert {frame.code_name: frame.name for frame in frames} == names

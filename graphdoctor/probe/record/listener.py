@@ -27,6 +27,7 @@ import torch
 from torch.nn import Module
 
 from ...facts.recording import CompileCall
+from ...facts.stack import resumed
 from ..torch_private import torch_api, torch_trace
 from ..torch_private.torch_api import write_artifact
 from .describe import value_text
@@ -114,7 +115,7 @@ class TraceListener(torch_trace.TraceLooker):
 
     def begin_anew(self) -> None:
         """Begin with nothing seen: at the start, and in a forked process."""
-        self._pending: dict[tuple[str, int], str] = {}
+        self._pending: dict[tuple[str, int, str], None] = {}
         self.finished_compiles = 0
         self._roots: dict[int, Root] = {}
         self.failures.clear()
@@ -196,9 +197,7 @@ class TraceListener(torch_trace.TraceLooker):
     def want_source(self, file: str, line: int, function: str) -> None:
         """Record a line's surroundings with the next ``write_sources``."""
         self.want_file(file)
-        # One context for each line: that of the innermost code, which has no name of its own.
-        if function.startswith("<") or (file, line) not in self._pending:
-            self._pending[file, line] = function
+        self._pending[file, line, resumed(function)[0]] = None
 
     def _write_stack(self, of: str) -> None:
         error = torch_api.exception_being_logged()
@@ -225,11 +224,8 @@ class TraceListener(torch_trace.TraceLooker):
         before.
         """
         pending, self._pending = self._pending, {}
-        contexts = [
-            context
-            for (file, line), function in pending.items()
-            if (context := self.sources.context(file, line, function))
-        ]
+        read = (self.sources.context(*code) for code in pending)
+        contexts = [context for context in read if context is not None]
         if contexts:
             write_artifact("graphdoctor_sources", contexts)
         for name, artifact in self._files.take():

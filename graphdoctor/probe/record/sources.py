@@ -79,6 +79,7 @@ class SourceReader:
         return SourceContext(
             file=file,
             line=line,
+            function=code_name,
             qualname=".".join(names) or "<module>",
             function_line=getattr(path[function_at], "lineno", None),
             statement=text,

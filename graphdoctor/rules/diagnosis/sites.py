@@ -18,12 +18,14 @@ from graphdoctor.facts.recording import (
     BreakEffect,
     BreakReason,
     BreakRecord,
+    CodeAt,
     Compile,
     Frame,
     Graph,
     Recording,
     SourceContext,
     TorchMechanism,
+    context_at,
 )
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry, innermost, parsed
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, recompile_events
@@ -272,9 +274,13 @@ class RecordingView:
         return {graph.compile_id: graph for graph in self.recording.graphs}
 
     @cached_property
-    def contexts(self) -> Mapping[tuple[str, int], SourceContext]:
-        """By file and line."""
-        return {context.at: context for context in self.recording.sources}
+    def contexts(self) -> Mapping[CodeAt, SourceContext]:
+        """By the code at a line."""
+        return {context.code: context for context in self.recording.sources}
+
+    def context(self, entry: StackEntry) -> SourceContext | None:
+        """Return the source around a line; None if it isn't known."""
+        return context_at(self.contexts, *entry.at, entry.function)
 
     @cached_property
     def resumed(self) -> Mapping[CodeLine, list[str]]:
@@ -315,7 +321,9 @@ class RecordingView:
         entry = next((entry for entry in entries if entry.at == (file, line)), None)
         if entry is not None or file is None or line is None:
             return entry
-        context = self.contexts.get((file, line))
+        # Nobody knows which of the functions on the line is meant.
+        contexts = [context for context in self.recording.sources if context.at == (file, line)]
+        context = max(contexts, key=lambda context: context.qualname, default=None)
         frame = next((frame for frame in self.recording.frames if frame.file == file), None)
         if frame is not None:
             entry = StackEntry(
@@ -378,7 +386,7 @@ def _sites(view: RecordingView) -> Iterator[BreakSite]:
             entry=entry,
             records=tuple(records[key]),
             effects=_effects(records[key], view),
-            context=view.contexts.get(entry.at),
+            context=view.context(entry),
             # A module of torch's own class stands where the program compiles or makes it.
             is_traced=(entry.file, entry.function) in functions
             or (entry.at not in lines and any(entry in record.stack for record in records[key])),

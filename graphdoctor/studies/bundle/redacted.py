@@ -30,12 +30,12 @@ from graphdoctor.facts.record_kinds import TORCH_KINDS
 from graphdoctor.facts.recording import Environment, TargetInfo
 from graphdoctor.facts.run import CallPhase, Phase
 from graphdoctor.facts.spec import RunSpec, options_of
-from graphdoctor.facts.stack import TRACEBACK_LINE
+from graphdoctor.facts.stack import RESUME_NAME, TRACEBACK_LINE
 from graphdoctor.facts.trials import Variation, WhatIf
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.trace.guards.forms import STATE_NAMES
-from graphdoctor.trace.origin import RESUME_NAME, Origins
+from graphdoctor.trace.origin import Origins
 
 LEFT_OUT = "…"
 """Stands for anything that is left out."""
