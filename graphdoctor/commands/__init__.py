@@ -50,31 +50,34 @@ def _run(arguments: list[str]) -> None:
         return
     from graphdoctor.commands.app import application
 
-    if (
-        arguments
-        and arguments[0] not in NAMES
-        and (command := _command_for(arguments[0])) is not None
-    ):
-        arguments.insert(0, command)
-        sys.argv.insert(1, command)
+    if arguments and arguments[0] not in NAMES and not arguments[0].startswith("-"):
+        command = command_for(arguments[0], arguments[1:])
+        if command is not None:
+            arguments.insert(0, command)
+            sys.argv.insert(1, command)
     first = next((argument for argument in arguments if not argument.startswith("-")), None)
     # A name that is none, and completion in a shell, need to know them all.
     is_one = first in NAMES and "_GRAPHDOCTOR_COMPLETE" not in os.environ
     application([first] if is_one and first else NAMES)()
 
 
-def _command_for(text: str) -> str | None:
-    """The command for a file that stands in a command's place: ``run`` for a script, or
-    ``explain``; None for none.
+def command_for(text: str, arguments: list[str]) -> str | None:
+    """The command for a file that stands in a command's place: ``run`` for a script, unless all
+    options are those of ``explain``; None for what is no file.
     """
     from pathlib import Path
 
     from graphdoctor.trials.launch.discover import is_script
 
-    place, colon, _ = text.rpartition(":")
-    if text.endswith(".py"):
-        return "run" if is_script(Path(text)) else "explain"
-    return "explain" if colon and place.endswith(".py") else None
+    place, colon, name = text.rpartition(":")
+    if text.endswith(".py") and is_script(Path(text)):
+        from graphdoctor.commands.app import misplaced_options
+
+        ours, others = misplaced_options(text, arguments, "explain")
+        return "explain" if ours and not others else "run"
+    is_target = colon and name.removesuffix("()").replace(".", "_").isidentifier()
+    is_file = os.sep in text or text.endswith((".py", ".ipynb")) or os.path.lexists(text)
+    return "explain" if (place and is_target) or is_file else None
 
 
 def main_lint() -> None:

@@ -7,6 +7,7 @@ import importlib
 import keyword
 import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -224,6 +225,23 @@ def application(names: Sequence[str] = NAMES) -> typer.Typer:
     for name in names:
         app.command(name, cls=Command, context_settings=_CONTEXT.get(name))(command_of(name))
     return app
+
+
+def misplaced_options(
+    script: str, arguments: Sequence[str], *names: str
+) -> tuple[list[str], list[str]]:
+    """Options after a script: those of these commands that its source doesn't name, and others."""
+    options = [text.partition("=")[0] for text in arguments if re.match("--?[a-zA-Z]", text)]
+    if not options:
+        return [], []
+    commands: Any = typer.main.get_command(application(names))
+    parameters = [it for command in commands.commands.values() for it in command.params]
+    flags = {flag for it in parameters for flag in (*it.opts, *it.secondary_opts)}
+    source = ""
+    with contextlib.suppress(OSError):
+        source = Path(script).read_text(encoding="utf-8", errors="replace")
+    flags = {flag for flag in flags if not re.search(rf"[\"']{flag}\b", source)}
+    return [it for it in options if it in flags], [it for it in options if it not in flags]
 
 
 def _show_version(is_asked: bool) -> None:

@@ -126,7 +126,7 @@ def bench(
                 finish(recorded, diagnosis)
             made = recorded.made
         else:
-            made = new_recording(request, settings.store)
+            made = new_recording(request, settings.store, setup)
         report, diagnosis = measure(request, made.path, diagnosis, setup, plan)
         sign(made.path)
     ended = diagnosis.recording.exit

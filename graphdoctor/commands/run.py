@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from graphdoctor.commands.running import (
     project_settings,
     tell_place,
 )
-from graphdoctor.commands.terminal import Color, complain, console_of, reported, say
+from graphdoctor.commands.terminal import Color, complain, console_of, reported, say, warn
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.local import executor_for
 from graphdoctor.facts.diagnosis import Result
@@ -100,6 +100,8 @@ def run(
     output = choose_output(DIAGNOSIS, asked, Given(), is_on_stdout=False)
     selection = shown.selection(settings)
     launched = find_script(script, arguments or [], is_module=module)
+    if not module:
+        _warn_of_misplaced(script, launched.arguments)
     python = interpreter(process.python)
     check_interpreter(python)
     recording = settings.store.create(launched.label)
@@ -131,6 +133,13 @@ def run(
         _report(recording.path, selection, output, again)
         tell_place(recording)
     raise typer.Exit(ended.status)
+
+
+def _warn_of_misplaced(script: str, arguments: Sequence[str]) -> None:
+    from graphdoctor.commands.app import misplaced_options
+
+    for name in misplaced_options(script, arguments, "run", "explain")[0]:
+        warn(f"{name} goes to {script}: options of graphdoctor come before the script.")
 
 
 def _tried(job: Job, recording: Path, **how: Any) -> Job:  # noqa: ANN401 - what ``run_again`` takes

@@ -193,6 +193,8 @@ class TargetInfo(Fact):
     args_from: int = 0
     """Index of the parameter that a decorator's ``*args`` begin with; -1 if ``self`` does, which
     isn't among them."""
+    model: str | None = None
+    """The model in a script's file, as a target, such as ``train.py:Net``; None if it has none."""
     inputs_from: shared.InputsFrom | None = None
     """Source of the calls: ``--input``, ``example_inputs()``, ``dummy_inputs``, …"""
     inputs: tuple[str, ...] = ()

@@ -215,6 +215,8 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
             words = "Nothing was compiled: the script did not import torch."
         elif not recording.compile_calls:
             words = "Nothing was compiled: the script did not call torch.compile."
+            if recording.target.model is not None:
+                words += f" Its model is {recording.target.model}."
         yield gap("nothing_compiled", words)
 
 

@@ -29,6 +29,8 @@ def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
     Of a script or a log, which only a person can change: the page of what was found.
     """
     recording, target = diagnosis.recording, diagnosis.recording.target
+    if target.model is not None and not recording.compiles:
+        return _explain(target.model)
     if recording.is_partial or command_line(target, "fix") is None:
         return explained(finding.code for finding in diagnosis.findings)
     treatment = recording.treatment

@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 
 import graphdoctor
+from graphdoctor.commands import command_for
 from graphdoctor.commands.app import command_of
 from graphdoctor.commands.commands import FOR_TOOLS, NAMES, overview
 from graphdoctor.commands.terminal import write_what_is_missing_in_ascii
@@ -364,14 +365,39 @@ def test_prints_of_the_program_stay_off_standard_output(tmp_path, run_cli):
 @pytest.mark.slow
 def test_a_file_stands_for_the_command_that_it_needs(tmp_path: Path, run_here: RunCli) -> None:
     (tmp_path / "train.py").write_text(
-        "print('trained')\nimport torch\nfor _ in range(1):\n    torch.ones(1)\n"
+        "print('trained')\nimport torch\n\nclass Net(torch.nn.Module):\n    pass\n\n"
+        "for _ in range(1):\n    torch.ones(1)\n"
     )
-    assert "trained" in run_here("train.py", status=0).stdout
-    assert "There is no file modle.py." in run_here("modle.py", status=2).stderr
-    assert "train has no Net" in run_here("train.py:Net", status=2).stderr
-    assert (
-        "No such command 'exlpain'. Did you mean 'explain'?" in run_here("exlpain", status=2).stderr
-    )
+    done = run_here("train.py", "--epochs", "2", "--input=f32[2]", status=0)
+    assert "trained" in done.stdout
+    assert "warning: --input goes to train.py" in done.stderr
+    assert done.stderr.endswith("Next: graphdoctor explain train.py:Net\n")
+    assert "train has no Other" in run_here("train.py:Other", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("train.py", "run"),
+        ("train.py --epochs 2", "run"),
+        ("train.py --seed 1", "run"),
+        ("train.py --input f32[2]", "explain"),
+        ("train.py --input=f32[2] --no-coverage -v", "explain"),
+        ("train.py --seed 1 --input f32[2]", "run"),
+        ("model.py", "explain"),
+        ("model.py:Net --epochs 2", "explain"),
+        ("package.net:Net", "explain"),
+        ("explian", None),
+    ],
+)
+def test_an_option_of_ours_is_not_taken_for_the_scripts(
+    line: str, command: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("import torch\nparse('--seed')\n")
+    (tmp_path / "model.py").write_text(CLEAN_TARGET)
+    monkeypatch.chdir(tmp_path)
+    text, *arguments = line.split()
+    assert command_for(text, arguments) == command
 
 
 @pytest.mark.slow

@@ -43,16 +43,32 @@ CONTENT: dict[str, str | bytes] = {
     "pieces.parquet": write_parquet(report([row("other")])),
     "cut.parquet": write_parquet(report())[:-100],
     "text.parquet": "name\nbert\n",
+    "package/net.py": "def build():\n    return torch.sin, torch.ones(2)\n",
+    "program/__main__.py": MODEL,
+    "two-words.py": MODEL,
+    "notes.ipynb": "{}",
+    "open.py": "def f(x:\n    return x\n",
+    "outside.py": "return 1\n",
+    "tabs.py": "def f(x):\n\ty = x\n        return y\n",
+    "null.py": b"x = \0\n",
+    "utf16.py": "import torch".encode("utf-16-le"),
+    "latin.py": "# d\xe9j\xe0\n".encode("latin-1"),
+    "later.py": "import torch\n\nx = 'd\xe9j\xe0'\n".encode("latin-1"),
+    "ascii.py": "# coding: ascii\nx = '\xe9'\n".encode("latin-1"),
+    "klingon.py": "# coding: klingon\n",
 }
+LINKS = {"loop.py": "pool.py", "pool.py": "loop.py", "gone.py": "nowhere.py"}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A project with files of every kind, a log and a recording."""
-    for name in ("folder.json", "empty", "job", "project"):
+    for name in ("folder.json", "empty", "job", "project", "package", "program"):
         (tmp_path / name).mkdir()
     for name, content in CONTENT.items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    for name, place in LINKS.items():
+        (tmp_path / name).symlink_to(place)
     pyarrow.parquet.write_table(pyarrow.table({"name": ["a"]}), tmp_path / "foreign.parquet")
     (tmp_path / "job.json").write_text(json_of(job(rank(0, compiled()), rank(1, compiled()))))
     (tmp_path / "item").symlink_to(RECORDINGS / "2.13.0" / "item")

@@ -41,6 +41,9 @@ BROKEN = recording(breaks=(record(entry(12)),))
 
 
 SCRIPT = TargetInfo(text="train.py", kind="script")
+UNCOMPILED = recording().replace(
+    target=SCRIPT.replace(model="train.py:Net"), compiles=(), frames=(), graphs=(), breaks=()
+)
 CRASHED = ProbeExit(status=1, reason="crashed", message="It crashed.")
 VERIFIED, TREATED = peeled()
 CHOSEN = TREATED.replace(choices=TrialChoices(select=("GD1",), is_unsafe_tried=True, timing="none"))
@@ -106,6 +109,8 @@ def test_two_surveys_without_a_regression_lead_to_a_measurement() -> None:
         # A script is changed by hand.
         (BROKEN.replace(target=SCRIPT), None, "rule GD101"),
         (recording().replace(target=SCRIPT), None, None),
+        (recording().replace(target=SCRIPT.replace(model="a.py:Net")), None, None),
+        (UNCOMPILED, None, "explain train.py:Net"),
         # What was verified is written, then measured.
         (VERIFIED, CHOSEN, "fix model.py --select GD1 --unsafe-fixes --no-timing --apply"),
         (VERIFIED, CHOSEN.replace(is_written=True), "bench model.py"),

@@ -9,11 +9,17 @@ from __future__ import annotations
 import ast
 import os
 import shlex
+import tokenize
+import warnings
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from traceback import format_exception_only
 from typing import NamedTuple
 
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.probe.wire import INPUT_ATTRIBUTES, INPUT_FUNCTIONS
 
 _SKIPPED_FOLDERS = frozenset(
@@ -82,6 +88,15 @@ def ready_target(path: Path) -> str | None:
     return None if tree is None else _why_ready(tree)
 
 
+def model_in(path: Path) -> str | None:
+    """Name the model that a file defines: ``model``, or the last of its module classes."""
+    tree = _parsed(path)
+    if tree is None:
+        return None
+    public = [name for name in _module_classes(tree) if not name.startswith("_")]
+    return _only_target(tree, {})[0] or (public[-1] if public else None)
+
+
 def is_script(path: Path) -> bool:
     """Tell if a file does its work as ``__main__`` or while it is read, and names no target.
 
@@ -98,6 +113,46 @@ def is_script(path: Path) -> bool:
 def script_hint(file: str) -> str:
     """Say how to record a file that is no target."""
     return f"To record all of it as a script: {shlex.join(('graphdoctor', 'run', file))}"
+
+
+def check_source(file: str, name: str) -> None:
+    """Refuse a file that this Python can't read, without torch, which takes seconds to import.
+
+    Python itself doesn't decode the comments of a module, but torch.compile does.
+    """
+    with os_errors(name, "read"):
+        source = Path(file).read_bytes()
+    encoding, error = "utf-8", None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source, file, "exec", dont_inherit=True)
+    except (RecursionError, MemoryError):
+        return  # the program's own Python says so
+    except (SyntaxError, ValueError) as refused:
+        error = refused
+    with suppress(SyntaxError):
+        encoding = tokenize.detect_encoding(BytesIO(source).readline)[0]
+    try:
+        source.decode(encoding)
+    except UnicodeDecodeError as wrong:
+        line = source.count(b"\n", 0, wrong.start) + 1
+        raise GraphDoctorError(
+            f"{name} isn't {encoding.upper()}: byte {source[wrong.start]:#x} in line {line}.",
+            hint="Save it as UTF-8, or name its encoding in line 1: # -*- coding: latin-1 -*-",
+        ) from None
+    if error is not None:
+        raise _not_python(error, name)
+
+
+def _not_python(error: SyntaxError | ValueError, name: str) -> GraphDoctorError:
+    if not isinstance(error, SyntaxError):
+        return GraphDoctorError(f"{name} isn't valid Python: {error}.")
+    shown = "".join(format_exception_only(error)).splitlines()[1:-1]
+    return GraphDoctorError(
+        f"{name} isn't valid Python: {error.msg}.",
+        hint="\n".join((f"Line {error.lineno}:", *shown)) if error.lineno else None,
+    )
 
 
 def holds_no_target(path: Path) -> bool:
@@ -193,12 +248,7 @@ def _only_target(
     tree: ast.Module, functions: dict[str, ast.FunctionDef]
 ) -> tuple[str | None, ast.ClassDef | None]:
     """Find what the probe takes if no name is given, and its class."""
-    classes: dict[str, ast.ClassDef] = {}
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef):
-            bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
-            if any(base in ("Module", "LightningModule") or base in classes for base in bases):
-                classes[node.name] = node
+    classes = _module_classes(tree)
     for node in tree.body:
         match node:
             case (
@@ -215,6 +265,16 @@ def _only_target(
         return ready[0].name, ready[0]
     public = [name for name in functions if _is_public(name)]
     return f"{public[0]}()" if not ready and len(public) == 1 else None, None
+
+
+def _module_classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
+    classes: dict[str, ast.ClassDef] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+            if any(base in ("Module", "LightningModule") or base in classes for base in bases):
+                classes[node.name] = node
+    return classes
 
 
 def _is_public(name: str) -> bool:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphdoctor.executors.machine import memory
+from graphdoctor.facts.stack import relative
 from graphdoctor.trials.launch.child import Setup, check_interpreter, record
+from graphdoctor.trials.launch.discover import check_source
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.store import NewRecording, Pool, Store
 
@@ -56,16 +58,20 @@ class Recorded:
 
 def record_target(request: Request, store: Store, setup: Setup, pool: Pool = "") -> Recorded:
     """Run the probe, in a new recording."""
-    check_interpreter(setup.interpreter, "an interpreter that has torch")
-    made = new_recording(request, store, pool)
+    made = new_recording(request, store, setup, pool)
     ended = record(request, made.path, setup)
     sign(made.path)
     return Recorded(made, ended)
 
 
-def new_recording(request: Request, store: Store, pool: Pool = "") -> NewRecording:
-    """Make the folder of a new recording."""
-    return store.create(Path(request.target.file or request.target.module or "").stem, pool)
+def new_recording(request: Request, store: Store, setup: Setup, pool: Pool = "") -> NewRecording:
+    """Make the folder of a new recording of what can be started."""
+    check_interpreter(setup.interpreter, "an interpreter that has torch")
+    file = request.target.file
+    # Another interpreter may read what this one can't.
+    if file is not None and setup.python is None:
+        check_source(file, relative(file, setup.folder or Path.cwd()))
+    return store.create(Path(file or request.target.module or "").stem, pool)
 
 
 def fitting(peak_bytes: int | None, *, most: int) -> int:

@@ -15,7 +15,7 @@ from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.values import is_plain, is_utf8
-from graphdoctor.trials.launch.discover import holds_no_target, script_hint
+from graphdoctor.trials.launch.discover import discover, holds_no_target, script_hint
 from graphdoctor.wording import did_you_mean, near_names
 
 DTYPES = {
@@ -200,22 +200,16 @@ def parse_target(text: str) -> TargetText:
                 hint="Write file.py:name, or file.py:make() for a factory.",
             )
     if is_folder:
-        raise GraphDoctorError(
-            f"{place} is a folder.", hint="Name a Python file, or package.module:name."
-        )
+        raise GraphDoctorError(f"{place} is a folder.", hint=_hint_in(path))
     if file is not None:
-        if path.suffix == ".ipynb":
-            raise GraphDoctorError(
-                f"{place} is a notebook.",
-                hint="Move the model to a Python file, or use graphdoctor.explain in the notebook.",
-            )
+        refuse_notebook(path)
         return TargetText(file, None, name, is_call)
-    if place.endswith(".py") or "/" in place or "\\" in place:
-        raise GraphDoctorError(f"There is no file {place}.", hint=near_files(path))
+    if path.suffix in (".py", ".ipynb") or "/" in place or "\\" in place or path.is_symlink():
+        raise missing_file(path)
     if not place or not all(part.isidentifier() for part in place.split(".")):
-        raise GraphDoctorError(
-            f"{text!r} isn't a target.", hint="Write file.py, file.py:name or package.module:name."
-        )
+        near = [f"{place}.py{text[len(place) :]}"] if Path(f"{place}.py").is_file() else []
+        forms = "Write file.py, file.py:name or package.module:name."
+        raise GraphDoctorError(f"{text!r} isn't a target.", hint=did_you_mean(near, forms))
     return TargetText(None, place, name, is_call)
 
 
@@ -231,13 +225,37 @@ def _split_name(text: str) -> tuple[str, str | None]:
     return place, name
 
 
-def near_files(path: Path) -> str | None:
-    """Hint at files whose names are near to one that isn't there."""
+def refuse_notebook(path: Path) -> None:
+    """Refuse what no Python runs as it is."""
+    if path.suffix == ".ipynb":
+        raise GraphDoctorError(
+            f"{path} is a notebook.",
+            hint="Move the model to a Python file, or use graphdoctor.explain in the notebook.",
+        )
+
+
+def missing_file(path: Path) -> GraphDoctorError:
+    """Say why there is no file where one was named, and which names are near."""
+    if path.is_symlink():
+        try:
+            path.stat()
+        except OSError as error:
+            return GraphDoctorError(f"The link {path} leads nowhere: {error.strerror}.")
     folder = path.parent
     if not folder.is_dir():
-        return f"There is no folder {folder} either."
-    near = near_names(path.stem, (item.stem for item in folder.glob("*.py")))
-    return did_you_mean([str(folder / f"{name}.py") for name in near])
+        hint: str | None = f"There is no folder {folder} either."
+    else:
+        near = near_names(path.stem, (item.stem for item in folder.glob("*.py") if item.is_file()))
+        hint = did_you_mean([str(folder / f"{name}.py") for name in near])
+    return GraphDoctorError(f"There is no file {path}.", hint=hint)
+
+
+def _hint_in(folder: Path) -> str:
+    if (folder / "__main__.py").is_file():
+        return script_hint(str(folder))
+    for ready in discover(folder, limit=1).ready:
+        return f"Name a file in it, such as {folder / ready.target}."
+    return "Name a Python file, or package.module:name."
 
 
 def parse_inputs(texts: Sequence[str]) -> dict[str, Any] | None:

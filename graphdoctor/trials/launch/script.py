@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor import version
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.probe.wire import OWN_VARIABLE, RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
 from graphdoctor.trials.launch.child import (
     RECORDING_VARIABLE,
@@ -30,8 +30,9 @@ from graphdoctor.trials.launch.child import (
     write_meta,
     written,
 )
+from graphdoctor.trials.launch.discover import model_in
 from graphdoctor.trials.launch.lifeline import Lifeline
-from graphdoctor.trials.launch.request import near_files
+from graphdoctor.trials.launch.request import missing_file, refuse_notebook
 
 _STARTUP = Path(version.__file__).resolve().parent / "probe" / "startup"
 _GRACE_S = 5.0
@@ -68,7 +69,9 @@ class Script:
         file = None if self.is_module else str(Path(self.name).resolve())
         # Bytes that aren't text can't be written to JSON.
         text = shlex.join(self.command).encode("utf-8", "replace").decode()
-        return {"text": text, "kind": "script", "file": file}
+        model = None if file is None else model_in(Path(file))
+        target = model and f"{self.name}:{model}"
+        return {"text": text, "kind": "script", "file": file, "model": target}
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,11 @@ class ScriptEnd:
 def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
     """Find the script that a command line names."""
     path = Path(name)
-    if not is_module and name != "-" and not path.exists():
-        raise GraphDoctorError(f"There is no file {name}.", hint=near_files(path))
+    if not is_module and name != "-":
+        with os_errors(name, "read"):
+            if not path.exists():
+                raise missing_file(path)
+        refuse_notebook(path)
     return Script(name, is_module, tuple(arguments))
 
 
