@@ -50,6 +50,8 @@ from graphdoctor.views.formats import RenderOptions
 from graphdoctor.wording import counted
 
 _MAX_NAMES = 3
+_PIECES_A_GPU = 4
+_CORES_A_PIECE = 4
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ def survey(
             return
     asked = _survey_list(texts, listed, measured, spec, flags)
     asked = replace(asked, python=python or asked.python)
-    executor, share = _executor_and_share(asked.options, where, asked.nodes)
+    on_cuda = (asked.spec.device or "").startswith("cuda")
+    executor, share = _executor_and_share(asked.options, where, asked.nodes, on_cuda=on_cuda)
     # When a job's time is up, it ends as after Ctrl-C, with a report.
     with SurveyProgress(is_quiet=table.quiet) as progress, handling((signal.SIGTERM,), interrupt):
         done = run_survey(asked, store, executor, share, progress, resume=listed.resume)
@@ -229,24 +232,28 @@ def _survey_list(
 
 
 def _executor_and_share(
-    options: SurveyOptions, cluster: str | None, nodes: Environment
+    options: SurveyOptions, cluster: str | None, nodes: Environment, *, on_cuda: bool
 ) -> tuple[Executor, Share]:
     is_local, jobs, cpus = cluster is None, options.jobs, options.cpus
+    share_gpus: float | None = options.gpus
     if is_local and options.bench:
+        gpu_count = len(gpus() or ()) if on_cuda and share_gpus is None else 0
+        # While one piece is timed on a GPU, others import and compile.
+        jobs = jobs or max(min(_PIECES_A_GPU * gpu_count, cores() // _CORES_A_PIECE), 1)
+        if gpu_count:
+            share_gpus = min(gpu_count / jobs, 1)
         # Times are only worth something on cores that nobody else has.
-        jobs = jobs or 1
         cpus = cpus or max(cores() // jobs, 1)
     elif not is_local:
         # Ray would begin all at once, and each would take all cores.
         cpus = cpus or 1
-    gpu_count = options.gpus
-    if gpu_count is None:
+    if share_gpus is None:
         # Where there are none, what asks for CUDA says so in its row.
-        gpu_count = int(not is_local or gpus() != ())
+        share_gpus = int(not is_local or gpus() != ())
     # Processes of this machine have what this one has.
     environment = None if is_local or nodes == Environment() else nodes
     executor = executor_for(jobs=jobs, on=cluster, runtime_env=environment)
-    return executor, Share(cpus, gpu_count, options.memory_bytes)
+    return executor, Share(cpus, share_gpus, options.memory_bytes)
 
 
 def _check_any_loaded(rows: Sequence[SurveyRow]) -> None:

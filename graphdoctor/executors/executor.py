@@ -40,12 +40,12 @@ class Share:
     """Resources of one piece: cores, None for none of its own; GPUs; memory that must be free when
     it begins.
 
-    ``gpus``: 0 hides those of the machine; with None a piece sees all that this process does, and
-    none is its own.
+    ``gpus``: 0 hides those of the machine, less than 1 is a GPU that several pieces share; with
+    None a piece sees all that this process does, and none is its own.
     """
 
     cpus: int | None
-    gpus: int | None = 0
+    gpus: float | None = 0
     memory_bytes: int | None = None
 
 

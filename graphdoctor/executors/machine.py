@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby, pairwise
+from itertools import chain, cycle, groupby, pairwise
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
@@ -85,6 +87,24 @@ def memory(proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> tuple[int | 
         room = max(0, limit - used)
         available = room if available is None else min(available, room)
     return total, available
+
+
+@contextlib.contextmanager
+def gpu_turn() -> Iterator[None]:
+    """Hold this process's GPUs, after other processes that hold them, too."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    folder = Path(tempfile.gettempdir())
+    with contextlib.ExitStack() as stack:
+        # In one order everywhere, so that no two processes wait for each other.
+        for name in sorted(gpus() or ()):
+            path = folder / f"graphdoctor-{os.getuid()}-gpu-{name.replace('/', '-')}.lock"
+            with contextlib.suppress(OSError):
+                fcntl.flock(stack.enter_context(path.open("wb")), fcntl.LOCK_EX)
+        yield
 
 
 def has_memory(needed_bytes: int | None) -> bool:
@@ -178,17 +198,19 @@ def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
         groups = core_groups(machine.siblings, share.cpus)
         count = min(count, len(groups))
     if share.gpus and machine.gpus is not None:
-        count = min(count, len(machine.gpus) // share.gpus)
+        count = min(count, int(len(machine.gpus) / share.gpus))
     if share.memory_bytes and machine.available_bytes is not None:
         # One piece may always begin: it may need less, and more may be free by then.
         count = min(count, max(1, machine.available_bytes // share.memory_bytes))
     is_pinned = groups is not None and machine.can_pin
-    names = iter(machine.gpus or ())
+    names = cycle(machine.gpus or ())
     return [
         Slot(
             number,
             groups[number - 1] if groups and is_pinned else None,
-            None if share.gpus is None else tuple(next(names) for _ in range(share.gpus)),
+            None
+            if share.gpus is None
+            else tuple(next(names) for _ in range(math.ceil(share.gpus))),
         )
         for number in range(1, count + 1)
     ]
@@ -223,7 +245,7 @@ def _check(share: Share, machine: Machine) -> None:
     core_count, gpu_count = sum(map(len, machine.siblings)), len(machine.gpus or ())
     needs = (
         (share.cpus, core_count, counted(share.cpus or 0, "core"), str(core_count)),
-        (share.gpus, gpu_count, counted(share.gpus or 0, "GPU"), str(gpu_count)),
+        (share.gpus, gpu_count, counted(math.ceil(share.gpus or 0), "GPU"), str(gpu_count)),
         (
             share.memory_bytes,
             machine.total_bytes,

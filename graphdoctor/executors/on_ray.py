@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import os
 import pickle
 import socket
@@ -161,9 +162,9 @@ def _check_share(ray: Any, share: Share) -> None:  # noqa: ANN401 - as above
         resources = node["Resources"]
         if node["Alive"] and all(resources.get(name, 0) >= needs[name] for name in needs):
             return
-    parts = [counted(needs["CPU"], "core")]
-    parts += [counted(needs["GPU"], "GPU")] if needs["GPU"] else []
-    parts += [f"{bytes_text(needs['memory'])} of memory"] if needs["memory"] else []
+    parts = [counted(share.cpus or 1, "core")]
+    parts += [counted(math.ceil(share.gpus), "GPU")] if share.gpus else []
+    parts += [f"{bytes_text(share.memory_bytes)} of memory"] if share.memory_bytes else []
     raise GraphDoctorError(
         f"Each piece needs {' and '.join(parts)}, but no node of the Ray cluster has that.",
         hint="ray status shows the nodes; start one that is large enough, or ask for less.",

@@ -1,10 +1,12 @@
 """Pieces in this process and in workers: every piece comes out, whatever becomes of the others."""
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -385,6 +387,38 @@ def test_slots_have_what_was_asked_for_and_nothing_in_common(there, share, most)
         room = min(room, max(1, there.available_bytes // share.memory_bytes))
     assert len(slots) == room
     assert len({slot.name for slot in slots}) == len(slots)
+
+
+@for_each(
+    "gpus, share, names",
+    [
+        (("0",), 0.25, ["0", "0", "0", "0"]),
+        (("0", "1"), 0.5, ["0", "1", "0", "1"]),
+        ((), 0.25, None),
+    ],
+)
+def test_pieces_share_a_gpu_in_turns(gpus, share, names):
+    there = replace(EIGHT, gpus=gpus)
+    if names is None:
+        with pytest.raises(GraphDoctorError, match="Each piece needs 1 GPU, but none"):
+            slots_for(Share(None, share), there, most=4)
+    else:
+        slots = slots_for(Share(None, share), there, most=4)
+        assert [slot.gpus for slot in slots] == [(name,) for name in names]
+
+
+def test_one_process_at_a_time_holds_a_gpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(machine, "gpus", lambda: ("0", "MIG-1/2"))
+    with machine.gpu_turn():
+        locks = sorted(tmp_path.iterdir())
+        assert len(locks) == 2
+        for lock in locks:
+            with lock.open("wb") as stream, pytest.raises(BlockingIOError):
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for lock in locks:
+        with lock.open("wb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @given(machines(), st.integers(1, 8))

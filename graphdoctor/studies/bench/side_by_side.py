@@ -20,12 +20,13 @@ import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Self, cast
 
+from graphdoctor.executors.machine import gpu_turn
 from graphdoctor.facts.bench import EAGER, HOST_BOUND, CallTimes, Noise, Speedup, Variant
 from graphdoctor.facts.kernels import CacheUse
 from graphdoctor.facts.run import ProbeExit
@@ -317,9 +318,11 @@ class SideBySide:
             )
             self.say(f"timing calls in turns{so_far and f', {so_far} so far'}, round {number}")
 
-        turns = time_rounds(
-            probes, EAGER, report_round, is_precise=is_precise, is_on_gpu=self.eager.uses_cuda
-        )
+        is_on_gpu = self.eager.uses_cuda
+        with self._gpu_turn():
+            turns = time_rounds(
+                probes, EAGER, report_round, is_precise=is_precise, is_on_gpu=is_on_gpu
+            )
         self.eager.turns, self.eager.beside = turns.get(EAGER), turns.get(_TWIN)
         for way in ways:
             way.turns, way.beside = turns.get(way.name), self.eager.turns
@@ -333,10 +336,14 @@ class SideBySide:
         """Measure how long a GPU works for a call of each, last of all: after a profiler calls may
         take longer.
         """
-        for way in ways:
-            self.say(f"profiling the kernels of {way.name}")
-            if (answer := self._ask(way, "device")) is not None:
-                way.device_us, way.awaits_backward = answer["us"], answer["awaits_backward"]
+        with self._gpu_turn():
+            for way in ways:
+                self.say(f"profiling the kernels of {way.name}")
+                if (answer := self._ask(way, "device")) is not None:
+                    way.device_us, way.awaits_backward = answer["us"], answer["awaits_backward"]
+
+    def _gpu_turn(self) -> AbstractContextManager[None]:
+        return gpu_turn() if self.eager.uses_cuda else contextlib.nullcontext()
 
     def _ask(self, way: Way, what: Literal["floor", "device"]) -> BenchTime | None:
         probe = self._running.get(way.name)

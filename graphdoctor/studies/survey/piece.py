@@ -6,6 +6,7 @@ other piece; its recordings are removed.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import datetime
 import hashlib
@@ -122,6 +123,18 @@ class PieceResult:
         return all(file_digest(Path(path)) == digest for path, digest in self.files.items())
 
 
+_warm: dict[str, WarmProbes] = {}
+"""By interpreter: pieces that one process runs share what was imported."""
+
+
+def _warm_probes(python: str | None) -> WarmProbes:
+    path = interpreter(python)
+    if path not in _warm or not _warm[path].is_usable:
+        _warm[path] = warm = WarmProbes(probe_command(path))
+        atexit.register(warm.close)
+    return _warm[path]
+
+
 def run_piece(piece: SurveyPiece) -> PieceResult:
     """Run one piece, after removing what killed surveys left."""
     base = Path(tempfile.gettempdir())
@@ -214,43 +227,39 @@ class _PieceRun:
 
     def _run(self) -> PieceOutcome:
         piece, options = self.piece, self.piece.options
-        with contextlib.ExitStack() as stack:
-            warm = None
-            if options.bench or options.export or options.fix or piece.entry:
-                warm = WarmProbes(probe_command(interpreter(piece.python)))
-                stack.callback(warm.close)
-            setup = Setup(
-                python=piece.python,
-                timeout_s=self.deadline.left_s,
-                warm=warm,
-                memory_bytes=options.memory_bytes,
-            )
-            if piece.entry is not None and (outcome := self._prepare(piece.entry, setup)) != OK:
-                return outcome
-            setup = replace(setup, timeout_s=self.deadline.left_s)
-            request = Request.of(self.spec, Measured(coverage=True, reads=True))
-            outcome, diagnosis = self._record(request, setup)
-            if outcome != OK:
-                return outcome
-            # A fix that fails, or an export, says nothing against the row.
-            if options.fix and diagnosis.findings:
-                with self._extra("fix", "Fixes weren't tried"):
-                    diagnosis = self.diagnosis = self._with_fixes(diagnosis, request, setup)
-                self.stage = "call"
-            if options.bench and options.thorough:
-                from graphdoctor.facts.bench import BENCH_PARTS
-                from graphdoctor.studies.bench.bench import BenchPlan, bench
-
-                self.stage, plan = "bench", BenchPlan(parts=BENCH_PARTS)
-                outcome = self._benched(bench(request, self.recording, diagnosis, setup, plan)[0])
-            if options.export and outcome == OK:
-                from graphdoctor.studies.export.export import export
-
-                with self._extra("export", "It wasn't exported"):
-                    self.values |= _export_values(
-                        export(request, self.recording, diagnosis, setup, is_tried=False)
-                    )
+        is_warm = options.bench or options.export or options.fix or piece.entry
+        setup = Setup(
+            python=piece.python,
+            timeout_s=self.deadline.left_s,
+            warm=_warm_probes(piece.python) if is_warm else None,
+            memory_bytes=options.memory_bytes,
+        )
+        if piece.entry is not None and (outcome := self._prepare(piece.entry, setup)) != OK:
             return outcome
+        setup = replace(setup, timeout_s=self.deadline.left_s)
+        request = Request.of(self.spec, Measured(coverage=True, reads=True))
+        outcome, diagnosis = self._record(request, setup)
+        if outcome != OK:
+            return outcome
+        # A fix that fails, or an export, says nothing against the row.
+        if options.fix and diagnosis.findings:
+            with self._extra("fix", "Fixes weren't tried"):
+                diagnosis = self.diagnosis = self._with_fixes(diagnosis, request, setup)
+            self.stage = "call"
+        if options.bench and options.thorough:
+            from graphdoctor.facts.bench import BENCH_PARTS
+            from graphdoctor.studies.bench.bench import BenchPlan, bench
+
+            self.stage, plan = "bench", BenchPlan(parts=BENCH_PARTS)
+            outcome = self._benched(bench(request, self.recording, diagnosis, setup, plan)[0])
+        if options.export and outcome == OK:
+            from graphdoctor.studies.export.export import export
+
+            with self._extra("export", "It wasn't exported"):
+                self.values |= _export_values(
+                    export(request, self.recording, diagnosis, setup, is_tried=False)
+                )
+        return outcome
 
     def _prepare(self, entry: CatalogEntry, setup: Setup) -> PieceOutcome:
         """Have the catalog write the target's program."""

@@ -74,7 +74,7 @@ class WarmProbes:
         self._branches: dict[_Imports, socket.socket] = {}
         self._broken: set[_Imports] = set()
         self._closing = contextlib.ExitStack()
-        self._is_usable = sys.platform == "linux"
+        self.is_usable = sys.platform == "linux"
 
     def close(self) -> None:
         """Stop the process, and probes that still run."""
@@ -129,7 +129,7 @@ class WarmProbes:
                 self._broken.add(imports)
             process = _forked(main, asked, held, timeout_s)
             if isinstance(process, OSError):  # the server is gone, or has been asked for too long
-                self._is_usable = False
+                self.is_usable = False
                 if self._server is not None:
                     self._server.kill()
             return process if isinstance(process, WarmProcess) else None
@@ -183,7 +183,7 @@ class WarmProbes:
         return self._branches[imports]
 
     def _connected(self, environment: dict[str, str]) -> socket.socket | None:
-        if self._is_usable and self._server is None:
+        if self.is_usable and self._server is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             lifeline = self._closing.enter_context(Lifeline())
             with theirs:
@@ -200,11 +200,11 @@ class WarmProbes:
                     # It notices by itself that we are gone, but not while it imports torch.
                     lifeline.hold(-self._server.pid)
                 except OSError:  # the same error is reported of the probe itself
-                    self._is_usable = False
+                    self.is_usable = False
                     ours.close()
                     return None
             self._requests = ours
-        return self._requests if self._is_usable else None
+        return self._requests if self.is_usable else None
 
 
 def _forked(

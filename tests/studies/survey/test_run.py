@@ -295,10 +295,26 @@ def test_pieces_without_a_device_see_gpus_unless_forbidden():
     assert {share.gpus for share in shares(gpus=0)} == {0}
 
 
-def test_each_cluster_piece_asks_for_one_core_by_default():
-    assert _executor_and_share(SurveyOptions(), "ray", Environment())[1].cpus == 1
-    assert _executor_and_share(SurveyOptions(cpus=3), "ray", Environment())[1].cpus == 3
-    assert _executor_and_share(SurveyOptions(), None, Environment())[1].cpus is None
+@for_each(
+    "options, cluster, on_cuda, jobs, share",
+    [
+        ({}, "ray", False, 1, (1, 1)),
+        ({"cpus": 3}, "ray", True, 1, (3, 1)),
+        ({}, None, True, 16, (None, 1)),
+        ({"bench": True}, None, False, 1, (16, 1)),
+        ({"bench": True}, None, True, 4, (4, 0.5)),
+        ({"bench": True, "jobs": 8}, None, True, 8, (2, 0.25)),
+        ({"bench": True, "gpus": 1}, None, True, 1, (16, 1)),
+    ],
+)
+def test_pieces_share_cores_and_gpus(monkeypatch, options, cluster, on_cuda, jobs, share):
+    for module in ("graphdoctor.commands.survey", "graphdoctor.executors.local"):
+        monkeypatch.setattr(f"{module}.cores", lambda: 16)
+    monkeypatch.setattr("graphdoctor.commands.survey.gpus", lambda: ("0", "1"))
+    executor, its_share = _executor_and_share(
+        SurveyOptions(**options), cluster, Environment(), on_cuda=on_cuda
+    )
+    assert (executor.jobs, its_share.cpus, its_share.gpus) == (jobs, *share)
 
 
 def test_a_survey_in_which_nothing_loads_failed():
