@@ -50,8 +50,6 @@ from graphdoctor.views.formats import RenderOptions
 from graphdoctor.wording import counted
 
 _MAX_NAMES = 3
-_PIECES_A_GPU = 4
-_CORES_A_PIECE = 4
 
 
 @dataclass(frozen=True)
@@ -237,19 +235,19 @@ def _executor_and_share(
     is_local, jobs, cpus = cluster is None, options.jobs, options.cpus
     share_gpus: float | None = options.gpus
     if is_local and options.bench:
-        gpu_count = len(gpus() or ()) if on_cuda and share_gpus is None else 0
-        # While one piece is timed on a GPU, others import and compile.
-        jobs = jobs or max(min(_PIECES_A_GPU * gpu_count, cores() // _CORES_A_PIECE), 1)
-        if gpu_count:
-            share_gpus = min(gpu_count / jobs, 1)
         # Times are only worth something on cores that nobody else has.
+        jobs = jobs or 1
         cpus = cpus or max(cores() // jobs, 1)
     elif not is_local:
         # Ray would begin all at once, and each would take all cores.
         cpus = cpus or 1
     if share_gpus is None:
         # Where there are none, what asks for CUDA says so in its row.
-        share_gpus = int(not is_local or gpus() != ())
+        visible = gpus() if is_local else None
+        share_gpus = int(visible != ())
+        if visible and jobs and on_cuda:
+            # While one piece is timed on a GPU, others import and compile.
+            share_gpus = min(len(visible) / jobs, 1)
     # Processes of this machine have what this one has.
     environment = None if is_local or nodes == Environment() else nodes
     executor = executor_for(jobs=jobs, on=cluster, runtime_env=environment)

@@ -62,8 +62,8 @@ class SurveyOptions:
     pages: bool = option(True, "Keep a page for each piece.", flag="--pages/--no-pages")
     jobs: int | None = option(
         None,
-        "Pieces to run side by side. By default, one for each core; with --bench 1, or 4 on a GPU, "
-        "where one is timed at a time.",
+        "Pieces to run side by side; on a GPU, one is timed at a time. By default, one for each "
+        "core, and 1 with --bench.",
         metavar="N",
         least=1,
         heading="Execution",

@@ -302,7 +302,7 @@ def test_pieces_without_a_device_see_gpus_unless_forbidden():
         ({"cpus": 3}, "ray", True, 1, (3, 1)),
         ({}, None, True, 16, (None, 1)),
         ({"bench": True}, None, False, 1, (16, 1)),
-        ({"bench": True}, None, True, 4, (4, 0.5)),
+        ({"bench": True}, None, True, 1, (16, 1)),
         ({"bench": True, "jobs": 8}, None, True, 8, (2, 0.25)),
         ({"bench": True, "gpus": 1}, None, True, 1, (16, 1)),
     ],
