@@ -1,5 +1,5 @@
 """Rules about calls, compiles and exports that fail, and what a recording lacks: GD501, GD502,
-GD600, GD601, GD900 to GD907.
+GD513, GD600, GD601, GD900 to GD907.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.recording import Call, CallError, Compile, TargetInfo
 from graphdoctor.facts.stack import TRACEBACK_LINE, StackEntry, innermost
 from graphdoctor.rules.toolkit import (
+    CUDA_GRAPHS,
     BreakRule,
     BreakSite,
     Findings,
@@ -46,6 +47,12 @@ _NOT_THE_PROGRAM_S = re.compile(
     r"^<|[/\\]\w+-packages[/\\]torch[/\\]|[/\\]python3\.\d+[/\\](?!\w+-packages)"
 )
 """Files of torch, of Python and of none."""
+_OVERWRITTEN = re.compile(
+    r"Error: accessing (gradient )?tensor output of CUDAGraphs that has been overwritten by a"
+    r" subsequent run\. Stack trace:\s*(.*?)\. (?:To prevent|This can happen)",
+    re.DOTALL,
+)
+"""``torch/_inductor/cudagraph_trees.py``, 2.11 to 2.15: ``format_dealloc_msg``."""
 _RAISED = "TorchRuntimeError"
 _BROKEN_PIPE = "BrokenPipeError"
 _GOT = re.compile(r"\bgot (?P<type>\w+)\((?P<quote>['\"])(?P<words>.*)(?P=quote)\)$", re.DOTALL)
@@ -296,7 +303,9 @@ class UserError(RecordingRule, code="GD901", severity="error"):
             # Without an end of the run, its pipe broke because the command that read it was killed.
             is_over = recording.exit.reason not in (None, "lost", "running")
             is_killed = not is_over and call.error is not None and call.error.type == _BROKEN_PIPE
-            if call.error is not None and not call.error.from_compiler and not is_killed:
+            if call.error is None or is_killed or _OVERWRITTEN.search(call.error.message):
+                continue
+            if not call.error.from_compiler:
                 yield self._of_call(view, call, call.error, failed[-1:])
 
     def _of_call(
@@ -311,7 +320,7 @@ class UserError(RecordingRule, code="GD901", severity="error"):
         if chain and (got := _GOT.search(chain[0].explanation or "")):
             first = f"{got['type']}: {got['words'].rstrip('.')}"
         # The innermost line of the code being traced, or of the program's traceback.
-        entry = innermost(stack) or _raising_line(error)
+        entry = innermost(stack) or _raising_line(error.traceback)
         is_fine = error.eager == "ok"
         return self.finding(
             view,
@@ -348,11 +357,97 @@ def _in_eager(error: CallError) -> str:
     )
 
 
-def _raising_line(error: CallError) -> StackEntry:
-    lines = TRACEBACK_LINE.findall(error.traceback)
+def _raising_line(traceback: str) -> StackEntry:
+    lines = TRACEBACK_LINE.findall(traceback)
     own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines
-    file, number, function, text = own[-1] if own else ("<unknown>", 0, "<unknown>", "")
-    return StackEntry(file=file, line=int(number), function=function, text=text.strip() or None)
+    return _entry(*own[-1] if own else ("<unknown>", "0", "<unknown>", ""))
+
+
+def _entry(file: str, line: str, function: str, text: str) -> StackEntry:
+    return StackEntry(file=file, line=int(line), function=function, text=text.strip() or None)
+
+
+class OverwrittenResult(RecordingRule, code="GD513", severity="error"):
+    """A result of a CUDA graph that is read after a later call has overwritten it.
+
+    ## What it finds
+    A program that ends with torch's error "accessing tensor output of CUDAGraphs that has been
+    overwritten by a subsequent run": the line that reads the tensor, and the compiled line that
+    made it.
+
+    ## Why it costs
+    The program fails. A CUDA graph writes its results to the same memory in each run. By default,
+    each call of a compiled function begins a new step, and the results of the step before are gone.
+
+    ## Example
+    ```python
+    import torch
+
+    ARGUMENTS = ["--mode", "reduce-overhead", "--device", "cuda"]
+
+    RESULTS = []
+
+    def forward(x):
+        y = x @ x
+        RESULTS.append(y)
+        torch._dynamo.graph_break()
+        return RESULTS[0] + y
+
+    def inputs():
+        return [(torch.ones(64, 64),)] * 4
+    ```
+
+    ## Use instead
+    ```python
+    def forward(x):
+        y = x @ x
+        torch._dynamo.graph_break()
+        RESULTS.append(y.clone())
+        return RESULTS[0] + y
+    ```
+    The copy must be made outside the graph. If several calls of compiled functions are one step, as
+    in a loop over layers, call `torch.compiler.cudagraph_mark_step_begin()` once before each step:
+    results then last until the next step. Before each call, it changes nothing.
+
+    ## Fix safety
+    Both are safe. A copy takes memory, and so do results that last longer.
+
+    ## Source
+    PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.13.
+    """
+
+    guide = CUDA_GRAPHS
+    remedies = (
+        code_fix("Clone the result outside the compiled function, before the next call"),
+        call_fix(
+            "If these calls are one step, call torch.compiler.cudagraph_mark_step_begin() once"
+            " before each step"
+        ),
+    )
+
+    def findings(self, view: RecordingView) -> Findings:
+        recording = view.recording
+        errors = [call.error.traceback for call in recording.calls if call.error is not None]
+        for text in (*errors, recording.exit.traceback or ""):
+            if (error := _OVERWRITTEN.search(text)) is None:
+                continue
+            made = TRACEBACK_LINE.findall(f"  {error[2]}\n")
+            what = "a gradient" if error[1] else "a result"
+            yield self.finding(
+                view,
+                _raising_line(text[: error.start()]),
+                f"this reads {what} of a CUDA graph that a later call has overwritten",
+                torch_reason=error[0],
+                fixes=_FOR_GRADIENTS if error[1] else self.remedies,
+                related=[(_entry(*line), "made here") for line in made[-1:]],
+            )
+            return
+
+
+_FOR_GRADIENTS = (
+    code_fix("Set gradients to None before each backward, as optimizer.zero_grad() does"),
+    call_fix("To accumulate gradients, allocate them before the first compiled backward"),
+)
 
 
 class ExportError(BreakRule, code="GD600", severity="error"):

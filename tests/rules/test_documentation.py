@@ -31,6 +31,7 @@ BELOW_DYNAMO = {
     "GD510",
     "GD511",
     "GD512",
+    "GD513",
 }
 """Rules about what is below Dynamo, which explain doesn't measure; test_kernel_rules.py does."""
 

@@ -28,6 +28,7 @@ from graphdoctor.facts.recording import (
 )
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.views.words import sentence
+from tests.each import for_each
 from tests.factories import (
     change,
     compiled,
@@ -596,6 +597,51 @@ def test_line_moves_out_of_blocks_torch_cannot_resume_in() -> None:
 
 HINT = "\n\nSet TORCHDYNAMO_VERBOSE=1 for the internal stack trace (please do this especially if you're reporting a bug)"
 LOWERING = "InductorError: LoweringException: "
+
+
+TORCH_FILE = "/env/lib/python3.12/site-packages/torch/_inductor/cudagraph_trees.py"
+
+
+def overwritten(made: str, *, is_gradient: bool = False) -> str:
+    """What Python prints where a result of a CUDA graph is read too late (torch 2.11)."""
+    what, cure = "tensor", "To prevent overwriting, clone the tensor outside of torch.compile()"
+    if is_gradient:
+        what, cure = "gradient tensor", "This can happen with torch.compile(mode='reduce-overhead')"
+    return (
+        'Traceback (most recent call last):\n  File "/app/model.py", line 30, in forward\n    return old + y\n'
+        f'  File "{TORCH_FILE}", line 9, in run\n    copy(x)\n'
+        f"RuntimeError: Error: accessing {what} output of CUDAGraphs that has been overwritten by a"
+        f" subsequent run. Stack trace: {made}. {cure}"
+    )
+
+
+MADE = 'File "/app/model.py", line 20, in forward\n    y = inner(x)\n  File "/app/model.py", line 12, in inner\n    return x @ x'
+
+
+@for_each(
+    "made, is_gradient, is_script, places, advice",
+    [
+        (MADE, False, False, [12], "Clone the result"),
+        (MADE, False, True, [12], "Clone the result"),
+        ("[Could not find stack trace]", False, False, [], "Clone the result"),
+        (MADE, True, False, [12], "Set gradients to None"),
+    ],
+)
+def test_an_overwritten_result_is_named_where_it_is_read(
+    made: str, is_gradient: bool, is_script: bool, places: list[int], advice: str
+) -> None:
+    text = overwritten(made, is_gradient=is_gradient)
+    if is_script:
+        ended = ProbeExit(status=1, reason="error", traceback=text)
+        facts = recording().replace(exit=ended)
+    else:
+        message = text[text.index("Error: acc") :]
+        error = CallError(type="RuntimeError", message=message, traceback=text, eager="ok")
+        facts = recording().replace(calls=(Call(index=2, outcome="error", error=error),))
+    (found,) = findings(facts, "GD5", "GD9")
+    assert (found.code, found.location.line) == ("GD513", 30)
+    assert [place.line for place in found.related] == places
+    assert found.fixes[0].title.startswith(advice)
 
 
 def failed_backend(seen: str | None, failure: str = "unused") -> Recording:
