@@ -13,7 +13,16 @@ from .fixes import Fix
 from .guards import GuardChange
 from .kernels import CudaGraphSkip
 from .picture import GraphStages, Picture
-from .recording import BreakEffect, BreakReason, DdpSplit, Frame, Graph, GraphInput, Recording
+from .recording import (
+    BreakEffect,
+    BreakReason,
+    DdpSplit,
+    Frame,
+    Graph,
+    GraphInput,
+    RaisedBy,
+    Recording,
+)
 from .spec import FailOn
 from .stack import StackEntry
 
@@ -41,6 +50,8 @@ class Effects(Fact):
     """Functions that torch skipped because of it, so that they run eagerly."""
     rest_eager_frames: tuple[shared.Described, ...] = ()
     """Functions that run eagerly after the site."""
+    raised_by: RaisedBy | None = None
+    """Why it raised an error; None if it didn't, or if that is unknown."""
 
     @property
     def eager_frames(self) -> tuple[str, ...]:

@@ -312,6 +312,9 @@ BreakEffect = Literal["resumed", "rest_eager", "frame_skipped", "raised"]
 eagerly, skipped the whole frame, or raised an exception (``fullgraph``)."""
 
 
+RaisedBy = Literal["fullgraph", "error_on_graph_break"]
+"""The setting by which a graph break raises an error."""
+
 BreakTopic = Literal[
     "symbolic_number", "recurrent_module", "tensor_truth", "export_type", "export_error"
 ]
@@ -346,6 +349,8 @@ class BreakRecord(Fact):
     call_index: int | None = None
     """The call during which it was logged; None outside the user's calls."""
     effect: BreakEffect
+    raised_by: RaisedBy | None = None
+    """Why it raised; None if it didn't, or if that is unknown."""
     instruction: str | None = None
     """The bytecode instruction that torch couldn't trace, such as ``CALL``."""
     chain: tuple[BreakReason, ...]

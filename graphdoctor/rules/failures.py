@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import Fix, SnippetPlace
 from graphdoctor.facts.recording import Call, CallError, Compile, TargetInfo
 from graphdoctor.facts.stack import TRACEBACK_LINE, StackEntry, innermost
@@ -38,6 +39,19 @@ _REPORT = call_fix(
     "PyTorch troubleshooting guide",
     is_safe=True,
 )
+_FORBIDDEN = re.compile(r"Attempt to trace forbidden callable <function (\w+)")
+"""``torch/_dynamo/variables/functions.py``, 2.13."""
+_CONSTRAINT = re.compile(
+    r"Constraints violated \(.*?(?:You marked|because) (\S+) (?:was inferred to be|as dynamic but"
+    r" your code specialized it to be) a constant \((\S+)\)",
+    re.DOTALL,
+)
+"""``torch/fx/experimental/symbolic_shapes.py``, 2.13: a dim that is marked as dynamic."""
+_RECOMPILED = re.compile(
+    r"Detected recompile when torch\.compile stance is 'fail_on_recompile'\. filename: '(.+)',"
+    r" function name: '(.+)', line number: (\d+)"
+)
+"""``torch/_dynamo/eval_frame.py``, 2.13."""
 _OTHERS = re.compile(
     "Unsupported|UserError|TorchRuntimeError|BackendCompilerFailed|InvalidBackend|SkipFrame|RecompileError"
     "|RecompileLimitExceeded|FailOnRecompileLimitHit|ResetRequired|unknown|KeyboardInterrupt|SystemExit|GeneratorExit"
@@ -210,6 +224,8 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
             # Torch reports the exception before it wraps it, so this can be of any class.
             if compile_.compile_id in broken or _OTHERS.fullmatch(failure.type):
                 continue
+            if _documented(failure.message) is not None:
+                continue
             # Dynamo asks the program's values for their length, class, … while it traces and writes
             # guards.
             error, raised = errors.get(compile_.call_index or 0), None
@@ -245,9 +261,12 @@ class UserError(RecordingRule, code="GD901", severity="error"):
     """A call that failed with an error of the program.
 
     ## What it finds
-    A call that raised an exception that doesn't come from torch.compile. While tracing, torch
-    raises `TorchRuntimeError` where eager mode raises the operation's own exception. In a log that
-    graphdoctor didn't record, that exception is all that is known of such a call.
+    A call that raised an exception that doesn't come from torch.compile, or one that torch
+    documents for a program that uses it in a way it doesn't allow: `set_stance` inside a compiled
+    function, a recompile under the stance `fail_on_recompile`, a fixed size that is marked as
+    dynamic. While tracing, torch raises `TorchRuntimeError` where eager mode raises the operation's
+    own exception. In a log that graphdoctor didn't record, that exception is all that is known of
+    such a call.
 
     ## Why it costs
     Later calls were not made, so the report is partial.
@@ -305,8 +324,28 @@ class UserError(RecordingRule, code="GD901", severity="error"):
             is_killed = not is_over and call.error is not None and call.error.type == _BROKEN_PIPE
             if call.error is None or is_killed or _OVERWRITTEN.search(call.error.message):
                 continue
-            if not call.error.from_compiler:
+            if not call.error.from_compiler and _documented(call.error.message) is None:
                 yield self._of_call(view, call, call.error, failed[-1:])
+        yield from self._documented(view, failed)
+
+    def _documented(self, view: RecordingView, failed: list[Compile]) -> Findings:
+        """Yield what torch documents as an error of the program: in compiles, in calls, and at the
+        end of a script.
+        """
+        recording = view.recording
+        failures = [(item.failure.message, item) for item in failed if item.failure is not None]
+        errors = [call.error.message for call in recording.calls if call.error is not None]
+        texts = [*failures, *((text, None) for text in (*errors, recording.exit.traceback or ""))]
+        for text, compile_ in texts:
+            if (error := _documented(text)) is None:
+                continue
+            entry, message, fix = error
+            if entry is None and compile_ is not None and compile_.failure is not None:
+                entry = innermost(compile_.failure.stack) or _definition(compile_, view)
+            if entry is not None:
+                compiles = [] if compile_ is None else [compile_]
+                yield self.finding(view, entry, message, compiles, torch_reason=text, fixes=[fix])
+                return
 
     def _of_call(
         self, view: RecordingView, call: Call, error: CallError, failed: list[Compile]
@@ -333,6 +372,28 @@ class UserError(RecordingRule, code="GD901", severity="error"):
             user_stack=stack,
             fixes=[keep_out(entry) if is_fine else code_fix(_advice(error, view.recording.target))],
         )
+
+
+def _documented(text: str) -> tuple[StackEntry | None, str, Fix] | None:
+    """Read a documented error of torch's: the line if its text has it, what is wrong, and what to
+    do.
+    """
+    if (error := _FORBIDDEN.search(text)) is not None:
+        message = f"torch allows no `{error[1]}` inside a compiled function"
+        return None, message, code_fix("Call it outside the compiled function")
+    if (error := _CONSTRAINT.search(text)) is not None:
+        size = expression(error[1])
+        message = f"`{size}` is marked as dynamic, but the code fixes it to {error[2]}"
+        title = f"Don't mark `{size}`, or write the code so that it holds for other sizes"
+        stack = TRACEBACK_LINE.findall(text[error.end() :])
+        return _entry(*stack[-1]) if stack else None, message, code_fix(title)
+    if (error := _RECOMPILED.search(text)) is not None:
+        file, function, line = error.groups()
+        message = f"`{function}` needs a recompile, which the stance `fail_on_recompile` forbids"
+        title = "Make a call with these values before the stance is set, or mark what varies as"
+        fix = call_fix(f"{title} dynamic (torch._dynamo.mark_dynamic)")
+        return _entry(file, line, function, ""), message, fix
+    return None
 
 
 def _advice(error: CallError, target: TargetInfo) -> str:

@@ -461,6 +461,7 @@ class Intake:
         if last is None or last.record.compile_id != record.compile_id:
             return
         last.exact = tuple(self._recorded_entry(entry) for entry in value.get("stack") or ())
+        last.record = last.record.replace(raised_by=value.get("raised_by"))
         compile_ = self.compiles.get(record.compile_id or "")
         if compile_ is not None and compile_.error is last:
             compile_.error_type = value.get("type")

@@ -6,10 +6,11 @@ Comes in: findings. Goes out: parts of a view.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import WORKING, Fix, Verdict
+from graphdoctor.facts.recording import RaisedBy
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.comparison import partial_text
 from graphdoctor.views import words
@@ -164,12 +165,19 @@ def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
         yield Row("hint", quoted(hint), show="long" if number or has_fixes else "always")
 
 
+_RAISED: Mapping[RaisedBy | None, str] = {
+    "fullgraph": "raised an error because of fullgraph=True",
+    "error_on_graph_break": "raised an error because of torch._dynamo.error_on_graph_break(True)",
+    None: "raised an error",
+}
+
+
 def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
     first, effects = cluster[0], cluster[0].effects
     if first.break_effects or first.compile_ids:
         caused = [f"broke {times(first.count)}"] if first.break_effects else []
         if "raised" in first.break_effects:
-            caused.append("raised an error because of fullgraph=True")
+            caused.append(_RAISED[effects.raised_by])
         caused += [f"`{name}` skipped: all of it runs eagerly" for name in effects.skipped_frames]
         caused += [f"the rest of `{name}` runs eagerly" for name in effects.rest_eager_frames]
         for items, noun in (

@@ -33,6 +33,16 @@ READS: dict[str, tuple[str, ...]] = {
         "Graph break under GenericContextWrappingVariable",
         *("Invalid call to __build_class__", "Uninitialized nn.Module", "backwards hooks"),
     ),
+    # torch's errors that a program causes.
+    "rules/failures.py": (
+        r"Attempt to trace forbidden callable <function (\w+)",
+        r"Constraints violated \(.*?(?:You marked|because) (\S+) (?:was inferred to be|as dynamic but"
+        r" your code specialized it to be) a constant \((\S+)\)",
+        r"Detected recompile when torch\.compile stance is 'fail_on_recompile'\. filename: '(.+)',"
+        r" function name: '(.+)', line number: (\d+)",
+        r"Error: accessing (gradient )?tensor output of CUDAGraphs that has been overwritten by a"
+        r" subsequent run\. Stack trace:\s*(.*?)\. (?:To prevent|This can happen)",
+    ),
     "rules/tensor_values.py": ("data-dependent branch",),
     "rules/training.py": ("compiled autograd", "side effect"),
     # Python's own words, in source and in errors.

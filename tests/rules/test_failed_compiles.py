@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.recording import BreakReason, Call, CallError, FailedCompile, Recording
+from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import StackEntry
 from tests.conftest import run_command
 from tests.each import for_each
@@ -64,6 +65,32 @@ def example_inputs():
     return (torch.ones(4),)
 """
 
+STANCE = """
+import torch
+
+def build():
+    def forward(x):
+        torch.compiler.set_stance("force_eager")  # breaks here
+        return x.cos()
+    return forward
+
+def example_inputs():
+    return (torch.ones(4),)
+"""
+TOGGLED = """
+import torch
+
+def build():
+    def forward(x):
+        with torch._dynamo.error_on_graph_break(True):
+            print("taken")  # breaks here
+        return x.cos()
+    return forward
+
+def example_inputs():
+    return (torch.ones(4),)
+"""
+
 
 def explained(program: str, mark: str, folder: Path) -> tuple[dict[str, Any], int]:
     """The document on a program, and the number of the line that has a mark."""
@@ -76,8 +103,14 @@ def explained(program: str, mark: str, folder: Path) -> tuple[dict[str, Any], in
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "codes"),
-    [(BRANCH, ["GD101"]), (FORMATTED, ["GD502"]), (WRONG_FAKE, ["GD502", "GD901"])],
-    ids=["branch of torch.cond", "a class of torch's own", "an operation's fake kernel"],
+    [
+        (BRANCH, ["GD101"]),
+        (FORMATTED, ["GD502"]),
+        (WRONG_FAKE, ["GD502", "GD901"]),
+        (STANCE, ["GD901"]),
+        (TOGGLED, ["GD101"]),
+    ],
+    ids=["torch.cond", "a class of torch's own", "a fake kernel", "a stance", "toggled errors"],
 )
 def test_a_refused_call_has_a_finding_at_its_line(
     program: str, codes: list[str], tmp_path: Path
@@ -88,6 +121,60 @@ def test_a_refused_call_has_a_finding_at_its_line(
     titles = [fix["title"] for finding in document["findings"] for fix in finding["fixes"]]
     assert not any("fix the program" in title.lower() for title in titles)
     assert document["recording"]["calls"][0]["error"]["eager"] in (None, "ok")
+    raised_by = {finding["effects"]["raised_by"] for finding in document["findings"]}
+    assert raised_by == {"error_on_graph_break" if program == TOGGLED else None}
+
+
+RECOMPILED = (
+    "Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: '/app/model.py',"
+    " function name: 'foo', line number: 3\n    triggered by the following guard failure(s):\n"
+)
+VIOLATED = "Constraints violated (L['x'].size()[0])! For more information, run with x.\n  - "
+MARKED = (
+    f"{VIOLATED}You marked L['x'].size()[0] as dynamic but your code specialized it to be a constant (8)."
+    ' If so, remove it.\n\nUser stack:\n  File "/app/model.py", line 9, in fn\n\n'
+)
+INFERRED = (
+    f"{VIOLATED}Not all values of RelaxedUnspecConstraint(L['x'].size()[0]) are valid because"
+    " L['x'].size()[0] was inferred to be a constant (8)."
+)
+
+
+@pytest.mark.parametrize("where", ["compile", "call", "script"])
+@pytest.mark.parametrize(
+    ("text", "line", "message", "advice"),
+    [
+        (RECOMPILED, 3, "`foo` needs a recompile, which the stance", "Make a call with these"),
+        (MARKED, 9, "`x.shape[0]` is marked as dynamic, but the code fixes it to 8", "Don't mark"),
+        (
+            INFERRED,
+            5,
+            "`x.shape[0]` is marked as dynamic, but the code fixes it to 8",
+            "Don't mark",
+        ),
+        (
+            "Attempt to trace forbidden callable <function reset at 0x7f>",
+            5,
+            "torch allows no `reset`",
+            "Call it",
+        ),
+    ],
+    ids=["recompiled", "marked", "inferred", "forbidden"],
+)
+def test_a_documented_error_is_the_programs(
+    text: str, line: int, message: str, advice: str, where: str
+) -> None:
+    facts = failed("AssertionError", entry(5), message=text)
+    if where == "call":
+        error = CallError(type="RuntimeError", message=text, traceback="", eager="ok")
+        facts = facts.replace(calls=(Call(index=1, outcome="error", error=error),))
+    elif where == "script":
+        ended = ProbeExit(status=1, reason="error", traceback=text)
+        facts = recording().replace(exit=ended) if text == RECOMPILED else facts.replace(exit=ended)
+    (found,) = findings(facts, "GD5", "GD9")
+    assert (found.code, found.location.line) == ("GD901", line)
+    assert found.message.startswith(message)
+    assert found.fixes[0].title.startswith(advice)
 
 
 def failed(kind: str, place: StackEntry, **values: Any) -> Recording:

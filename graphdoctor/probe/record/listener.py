@@ -217,6 +217,7 @@ class TraceListener(torch_trace.TraceLooker):
         for entry in entries:
             self.want_source(entry["file"], entry["line"], entry["function"])
         seen = {"of": of, "type": type(error).__qualname__, "gb_type": gb_type, "stack": entries}
+        seen["raised_by"] = torch_api.setting_that_raises(error)
         write_artifact("graphdoctor_stack", seen)
 
     def write_sources(self) -> None:

@@ -27,7 +27,7 @@ from torch._logging._internal import trace_structured
 from torch.nn import Module
 from torch.utils import _dtype_abbrs
 
-from ...facts.recording import SwitchKind
+from ...facts.recording import RaisedBy, SwitchKind
 from ..events import json_text
 from ..wire import CacheCounts
 from .imports import hide_callers
@@ -191,6 +191,21 @@ def exception_being_logged() -> BaseException | None:
         if isinstance(error, BaseException):
             return error
     return sys.exc_info()[1]
+
+
+def setting_that_raises(error: BaseException) -> RaisedBy | None:
+    """Return by which setting a graph break raises an error, from where its exception is logged.
+
+    ``torch/_dynamo/convert_frame.py``, 2.11 to 2.15: ``_compile`` has ``one_graph``. An operator
+    such as ``torch.cond`` compiles itself so, whatever the program asks for.
+    """
+    frames = list(frames_outwards())
+    if any("_higher_order_ops" in frame.f_code.co_filename for frame in frames):
+        return None
+    if any(frame.f_locals.get("one_graph") is True for frame in frames):
+        return "fullgraph"
+    traced = getattr(error, "_torch_dynamo_tracer_output", None)
+    return "error_on_graph_break" if getattr(traced, "error_on_graph_break", False) else None
 
 
 def frames_above_compile(outside: Collection[FrameType] = ()) -> Iterator[FrameType]:

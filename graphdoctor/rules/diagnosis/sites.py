@@ -22,6 +22,7 @@ from graphdoctor.facts.recording import (
     Compile,
     Frame,
     Graph,
+    RaisedBy,
     Recording,
     SourceContext,
     TorchMechanism,
@@ -434,7 +435,9 @@ def _effects(records: Iterable[BreakRecord], view: RecordingView) -> Effects:
     skipped: dict[str, None] = {}
     rest_eager: dict[str, None] = {}
     following: set[str] = set()
+    raised_by: RaisedBy | None = None
     for record in records:
+        raised_by = raised_by or record.raised_by
         frame = view.frame(record.compile_id)
         if frame is None or record.compile_id is None:
             continue
@@ -452,4 +455,5 @@ def _effects(records: Iterable[BreakRecord], view: RecordingView) -> Effects:
         resume_functions=tuple(sorted(following, key=view.order.__getitem__)),
         skipped_frames=tuple(skipped),
         rest_eager_frames=tuple(rest_eager),
+        raised_by=raised_by,
     )
