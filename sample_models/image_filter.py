@@ -31,7 +31,7 @@ class Denoiser(nn.Module):
                 total = total + difference * torch.exp(-((difference / self.edge) ** 2))
             image = torch.clamp(image + rate * total, 0.0, 1.0)
             if step == 2:
-                print("halfway", tuple(image.shape))
+                print("halfway after step", step)
         return image
 
 

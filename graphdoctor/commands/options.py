@@ -62,7 +62,9 @@ APPLY: Any = option(
     flag="--apply",
 )
 UNSAFE_FIXES: Any = option(
-    False, "Also try fixes that may change results for other inputs.", flag="--unsafe-fixes"
+    False,
+    "Also take fixes that may change results for other inputs, or lose prints.",
+    flag="--unsafe-fixes",
 )
 BASELINE: Any = option(
     None, "The baseline file. By default, graphdoctor-baseline.json beside pyproject.toml."

@@ -10,6 +10,7 @@ import typer
 
 from graphdoctor.commands.options import (
     APPLY,
+    UNSAFE_FIXES,
     CommonOptions,
     Given,
     TargetArgument,
@@ -20,7 +21,7 @@ from graphdoctor.commands.options import (
 from graphdoctor.commands.running import begin, finish, recording_of, trials_of
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError, os_errors
-from graphdoctor.facts.fixes import WORKING
+from graphdoctor.facts.fixes import LOSSY, WORKING
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.wire import FIXES_FILE
@@ -40,11 +41,12 @@ def try_(
     trials: TrialOptions,
     flags: Given,
     is_applied: bool = APPLY,
+    is_unsafe_tried: bool = UNSAFE_FIXES,
 ) -> None:
     """Try a patch that somebody wrote, as fixes are tried, and say whether it holds.
 
-    Exits with 1 if it changes results, gains nothing or can't be proven. Nothing is written without
-    --apply.
+    Exits with 1 if it changes results, gains nothing or can't be proven, or without --unsafe-fixes
+    loses prints when compiled. Nothing is written without --apply.
 
     Examples:
         graphdoctor try PATCH.diff model.py: does my edit hold?
@@ -64,12 +66,13 @@ def try_(
         check(tried.changes, force=common.force)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    options = trials_of(trials, flags, selection, is_unsafe_tried=True)
+    options = trials_of(trials, flags, selection, is_unsafe_tried=is_unsafe_tried)
     with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         treated = try_fixes(request, recorded.folder, options, setup, patch=tried)
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)
-    is_held = treated.treatment.patch is not None and treated.treatment.patch.verdict in WORKING
+    verdict = treated.treatment.patch.verdict if treated.treatment.patch else "not tried"
+    is_held = verdict in WORKING and (is_unsafe_tried or verdict != LOSSY)
     if is_applied and is_held:
         write(tried.changes, force=common.force)
         write_fact(treated.treatment.replace(is_written=True), recorded.folder / FIXES_FILE)

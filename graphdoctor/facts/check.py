@@ -20,6 +20,11 @@ BudgetName = Literal["max-breaks", "max-recompiles", "max-graphs", "min-coverage
 """``max-breaks`` counts break sites, ``max-recompiles`` recompiles, ``min-coverage`` is a share."""
 
 
+LEAST_COVERAGE = 0.5
+"""Share of a steady call's operations that must run in graphs where neither a limit nor a baseline
+allows less."""
+
+
 class Budget(Fact):
     """One limit and what was measured."""
 
@@ -29,6 +34,8 @@ class Budget(Fact):
     """The measured value; None if unknown, which counts as over the limit."""
     is_kept: bool
     """True if the value is known and within the limit."""
+    is_default: bool = False
+    """True if nobody set the limit."""
 
 
 class Ignored(Fact):

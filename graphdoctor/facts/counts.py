@@ -19,7 +19,11 @@ class Coverage(Fact):
     graph_ops: int
     """Tensor operations of the graphs that ran, counted for each run."""
     eager_ops: int
-    """Outermost ``aten::`` operations outside any graph, without those of the backward pass."""
+    """Outermost ``aten::`` operations outside any graph, without those of the backward pass, and of
+    writing tensors as text."""
+    text_ops: int = 0
+    """Those of writing tensors as text, for a print, a log line or an f-string: they aren't the
+    model's, and count neither as compiled nor as eager."""
     extra_calls: int
     """Calls that were added until nothing compiled, including the measured one; 0 for a script,
     whose own calls are watched."""
@@ -255,6 +259,7 @@ class CallWatch(Fact):
         return Coverage(
             graph_ops=sum(part.graph_ops for part in known),
             eager_ops=sum(part.eager_ops for part in known),
+            text_ops=sum(part.text_ops for part in known),
             extra_calls=0,
             extra_compiles=0,
             eager_op_names=dict(names.most_common(20)),

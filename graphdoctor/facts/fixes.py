@@ -20,6 +20,7 @@ FixKind = Literal["code", "config", "call"]
 
 Verdict = Literal[
     "verified",
+    "verified with loss",
     "contained",
     "moved",
     "no effect",
@@ -30,13 +31,21 @@ Verdict = Literal[
     "not tried",
 ]
 """``verified``: the finding is gone and all results equal those of the unmodified program;
-``contained``: the same, but the break stays and less runs eagerly because of it; ``moved``: a break
-came back close by, and nothing else is better; ``makes it worse``: the calls take longer, or less
-of them is compiled; ``unproven``: the finding is gone, but results already differ from run to run,
-or between eager and compiled mode, without any fix, so they can't be compared."""
+``verified with loss``: the same, but compiled, the program prints, logs or keeps less, or raises
+another exception; ``contained``: as ``verified``, but the break stays and less runs eagerly because
+of it; ``moved``: a break came back close by, and nothing else is better; ``makes it worse``: the
+calls take longer, or less of them is compiled; ``unproven``: the finding is gone, but results
+already differ from run to run, or between eager and compiled mode, without any fix, so they can't
+be compared."""
 
-WORKING: frozenset[Verdict] = frozenset({"verified", "contained"})
-"""Verdicts on fixes that are worth having: these are applied."""
+LOSSY: Verdict = "verified with loss"
+"""A fix with this verdict is unsafe, and comes after every other one that works."""
+
+VERIFIED: frozenset[Verdict] = frozenset({"verified", LOSSY})
+"""Verdicts on fixes that remove the finding and compute the same."""
+
+WORKING: frozenset[Verdict] = VERIFIED | {"contained"}
+"""Verdicts on fixes that are worth having: these are applied, lossy ones if asked for."""
 
 UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
 """Reason why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't

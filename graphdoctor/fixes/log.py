@@ -10,6 +10,8 @@ from graphdoctor.facts.base import values_of
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
+    LOSSY,
+    VERIFIED,
     WORKING,
     ColdCompile,
     LeftFinding,
@@ -239,7 +241,8 @@ class TrialLog:
         for entry in applied:
             if entry.tried.verdict == "moved" and left.isdisjoint(entry.instead):
                 until = because("until_others", *entry.tried.reasons)
-                entry.update(verdict="verified", reasons=(until,))
+                verdict = LOSSY if entry.fix.drops_output else "verified"
+                entry.update(verdict=verdict, reasons=(until,))
         marks = {entry.mark for entry in applied}
         for entry in self._entries if user_backend else ():
             if entry.mark not in marks and entry.tried.verdict in WORKING:
@@ -300,7 +303,7 @@ class TrialLog:
             place = (finding.fingerprint, finding.location.line)
             verdicts = [entry.tried.verdict for entry in applied if entry.place == place]
             # Else the fixes applied for it contain or move its break.
-            is_resolved = not verdicts or "verified" in verdicts
+            is_resolved = not verdicts or not VERIFIED.isdisjoint(verdicts)
             is_skipped = finding.code == SKIPPED_FRAME and not skipped.isdisjoint(
                 finding.effects.skipped_frames
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphdoctor.facts.fixes import ColdCompile, Verdict, because
 from graphdoctor.facts.recording import Recording
-from graphdoctor.fixes.trials import Trial, Trials, UserBackend
+from graphdoctor.fixes.trials import Trial, Trials, UserBackend, holds
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.trials.judge import failure_of
 from graphdoctor.trials.program import Program
@@ -27,15 +27,16 @@ def judge_regional(
     verdict: Verdict
     if not observed.is_finished:
         return Judgment("failed", (observed.failure,)), None
-    verdict, reasons = trials.reference.judge(observed.recording, drops_output=best.drops_output)
+    verdict, reasons = trials.reference.judge(observed.recording)
     was, now = best.observed.measures, observed.measures
-    if verdict == "verified" and now.frames_over_limit > was.frames_over_limit:
+    is_held = holds(verdict, drops_output=best.drops_output)
+    if is_held and now.frames_over_limit > was.frames_over_limit:
         verdict, reasons = "makes it worse", (because("block_over_limit"),)
-    elif verdict == "verified" and backend.is_another:
+    elif is_held and backend.is_another:
         check = backend.check(after, drops_output=best.drops_output)
         verdict = check.verdict
         reasons = (because("under", name, *check.reasons),) if check.reasons else ()
-    if verdict != "verified":
+    if not holds(verdict, drops_output=best.drops_output):
         return Judgment(verdict, reasons), None
 
     def start(item: tuple[Program, str]) -> Recording:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
+    LOSSY,
+    VERIFIED,
     WORKING,
     PairedTime,
     Reason,
@@ -46,7 +48,16 @@ from graphdoctor.fixes.patch import (
 )
 from graphdoctor.fixes.regional import judge_regional
 from graphdoctor.fixes.run_changes import regional_options
-from graphdoctor.fixes.trials import INDUCTOR, Check, State, Trial, Trials, UserBackend, added
+from graphdoctor.fixes.trials import (
+    INDUCTOR,
+    Check,
+    State,
+    Trial,
+    Trials,
+    UserBackend,
+    added,
+    holds,
+)
 from graphdoctor.fixes.verdicts import (
     BREAK,
     REPEATED_BLOCKS,
@@ -247,7 +258,7 @@ class _Search:
                 trial = next(trial for trial in trials if options.finding in trial.findings)
                 judged = self._judge(options.finding, trial)
                 trial.verdicts.append(judged.verdict)
-                is_working = judged.verdict in WORKING
+                is_working = _works(judged.verdict, trial)
                 if (is_working or judged.instead) and trial not in useful:
                     useful.append(trial)
                 if not is_working and options.fixes[1:]:
@@ -284,7 +295,7 @@ class _Search:
         if judged.verdict != "contained" or self._is_containing:
             return judged
         verdicts = (self._trials.judge(other, trial).verdict for other in trial.findings)
-        if "verified" in verdicts:
+        if not VERIFIED.isdisjoint(verdicts):
             return judged
         left = judged.reasons[0].parts[0]
         untimed = because("and", left, because("call_untimed"))
@@ -330,7 +341,7 @@ class _Search:
         return state.joined(
             kept,
             observed or trials[0].observed,
-            mended_count=sum(trial.verdicts.count("verified") for trial in trials),
+            mended_count=sum(verdict in VERIFIED for trial in trials for verdict in trial.verdicts),
             is_outweighed=not self._outweighed.isdisjoint(kept),
         )
 
@@ -427,7 +438,8 @@ class _Search:
     def _take_back_failing(self, check: Check) -> bool:
         """Take back the fix that fails under the user's backend, if one does."""
         best = self._best
-        if check.verdict == "verified":
+        drops_output = best.drops_output
+        if holds(check.verdict, drops_output=drops_output):
             return False
         blamed, reason = best.fixes[-1], self._under(check.reasons)
         if len(best.applied) > 1:
@@ -436,8 +448,8 @@ class _Search:
                 # Each is run beside the fixes of earlier rounds, so the first that fails is the
                 # one.
                 _, program = added(fix, before)
-                alone = self._backend.check(program, drops_output=best.drops_output)
-                if alone.verdict != "verified":
+                alone = self._backend.check(program, drops_output=drops_output)
+                if not holds(alone.verdict, drops_output=drops_output):
                     blamed, check, reason = fix, alone, self._under(alone.reasons)
                     break
         self._go_back(blamed, check.verdict, reason, self._backend.name)
@@ -477,7 +489,7 @@ class _Search:
         more, self._best = self._best, start
         if fixes := more.fixes[len(start.applied) :]:
             check = self._check_elsewhere(more)
-            is_checked = check.verdict == "verified"
+            is_checked = holds(check.verdict, drops_output=more.drops_output)
             reasons = objection(more.program) if is_checked else check.reasons
             if is_checked and not reasons:
                 self._best = more
@@ -527,7 +539,8 @@ class _Search:
         fewer = self._run_fewer(state if state and state.applied else None)
         if fewer is None or self._log.has_moved_break(fewer):
             return None
-        if self._check_elsewhere(fewer).verdict != "verified":
+        check = self._check_elsewhere(fewer)
+        if not holds(check.verdict, drops_output=fewer.drops_output):
             return None
         return fewer if self._slower(Program(), fewer.program) is None else None
 
@@ -628,10 +641,10 @@ class _Search:
         """Judge a patch by counts, then under the user's backend and by the clock."""
         before, program = trial.programs
         judged = trial.change.judge_patch(self._trials.reference)
-        if judged.verdict != "verified" and judged.if_faster is None:
+        if judged.verdict not in VERIFIED and judged.if_faster is None:
             return judged
-        check = self._backend.check(program, drops_output=False)
-        if check.verdict != "verified":
+        check = self._backend.check(program, drops_output=judged.verdict == LOSSY)
+        if not holds(check.verdict, drops_output=judged.verdict == LOSSY):
             return replace(judged, verdict=check.verdict, reasons=(self._under(check.reasons),))
         if not self._options.is_timed:
             return judged
@@ -763,7 +776,12 @@ class _Search:
 
 
 def _is_working(trial: Trial) -> bool:
-    return not WORKING.isdisjoint(trial.verdicts)
+    return any(_works(verdict, trial) for verdict in trial.verdicts)
+
+
+def _works(verdict: Verdict, trial: Trial) -> bool:
+    """Tell if a fix is worth having: only one that says so may lose output."""
+    return verdict in WORKING and (verdict != LOSSY or trial.drops_output)
 
 
 def _moved_only(trial: Trial) -> bool:

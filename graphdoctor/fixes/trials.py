@@ -13,7 +13,16 @@ from typing import Any, Literal
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import WORKING, PairedTime, Reason, ReasonKind, Verdict, because
+from graphdoctor.facts.fixes import (
+    LOSSY,
+    VERIFIED,
+    WORKING,
+    PairedTime,
+    Reason,
+    ReasonKind,
+    Verdict,
+    because,
+)
 from graphdoctor.facts.progress import TimedPrograms
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
@@ -347,20 +356,17 @@ class Trials:
         )
 
     def _holds(self, observed: Observed, *, drops_output: bool) -> bool:
-        return observed.is_finished and (
-            self._results(observed.recording, drops_output=drops_output) == "verified"
-        )
-
-    def _results(self, recording: Recording, *, drops_output: bool) -> Verdict:
-        return self.reference.judge(recording, drops_output=drops_output)[0]
+        verdict, _ = self.reference.judge(observed.recording)
+        return observed.is_finished and holds(verdict, drops_output=drops_output)
 
     def _run(self, program: Program, name: str, *, drops_output: bool) -> Observed:
         """Run a program with fixes; if its results differ, once more, beside the untouched one."""
 
         def is_settled(first: Recording) -> bool:
-            verdict = self._results(first, drops_output=drops_output)
+            verdict, _ = self.reference.judge(first)
             is_unprovable = verdict == "unproven" and bool(self.reference.unprovable)
-            return not self.reference.is_known or verdict == "verified" or is_unprovable
+            is_held = holds(verdict, drops_output=drops_output)
+            return not self.reference.is_known or is_held or is_unprovable
 
         def replay(name: str, *, earlier: str | None = None) -> Recording:
             return self.replays.replay(
@@ -379,9 +385,7 @@ class Trials:
     def judge(self, finding: Finding, trial: Trial) -> Judgment:
         """Judge what a fix did to a finding of a state's program."""
         fix = trial.fix
-        judged = trial.change.judge(
-            finding, self.reference, contains=fix.contains, drops_output=trial.drops_output
-        )
+        judged = trial.change.judge(finding, self.reference, contains=fix.contains)
         if judged.verdict not in WORKING:
             return judged
         for edit in fix.edits[:1]:
@@ -471,6 +475,11 @@ class Trials:
         return certain(times)
 
 
+def holds(verdict: Verdict, *, drops_output: bool) -> bool:
+    """Tell if a verdict on results is what a program, which may print less on purpose, needs."""
+    return verdict in VERIFIED and (drops_output or verdict != LOSSY)
+
+
 def twice(
     replay: Callable[..., Recording],
     name: str,
@@ -530,16 +539,17 @@ class UserBackend:
             self._untouched = self._replay(Program(), self._untouched_name)
 
         def is_settled(first: Recording) -> bool:
-            verdict = self._judged(first, drops_output=drops_output).verdict
+            verdict = self._judged(first).verdict
             # Where the untouched program's results differ there, nobody may know yet whether by
             # rounding alone.
             untouched = self._untouched if self._trials.rounding is None else None
             may_round = untouched is not None and bool(differences_of(untouched))
-            return verdict not in ("changes results", "unproven") and not may_round
+            is_held = verdict == "failed" or holds(verdict, drops_output=drops_output)
+            return is_held and not may_round
 
         name = f"{self.name}-{len(self.checks) + 1}"
         recording = twice(partial(self._replay, program), name, is_settled, self._settle)
-        self.checks[program] = self._judged(recording, drops_output=drops_output)
+        self.checks[program] = self._judged(recording)
         return self.checks[program]
 
     def _settle(self) -> None:
@@ -566,7 +576,7 @@ class UserBackend:
             is_counted=False,
         )
 
-    def _judged(self, recording: Recording, *, drops_output: bool) -> Check:
+    def _judged(self, recording: Recording) -> Check:
         untouched = self._untouched
         if untouched is None or untouched.exit.reason != "finished":
             parts = () if untouched is None else (failure_of(untouched),)
@@ -574,7 +584,7 @@ class UserBackend:
         if recording.exit.reason != "finished":
             return Check("failed", (failure_of(recording),))
         reference = self._trials.reference_beside(untouched)
-        verdict, reasons = reference.judge(recording, drops_output=drops_output)
+        verdict, reasons = reference.judge(recording)
         return Check(verdict, reasons, compared_with_eager(recording), self._measures(recording))
 
     def _measures(self, recording: Recording) -> Counts:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import WORKING, Reason, Verdict, because
+from graphdoctor.facts.fixes import VERIFIED, WORKING, Reason, Verdict, because
 from graphdoctor.facts.kernels import CudaGraphs
 from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import LineMap
@@ -156,55 +156,45 @@ class ProgramChange:
 
     # Verdicts.
 
-    def judge(
-        self,
-        target: Finding,
-        reference: Untouched,
-        *,
-        contains: bool = False,
-        drops_output: bool = False,
-    ) -> Judgment:
+    def judge(self, target: Finding, reference: Untouched, *, contains: bool = False) -> Judgment:
         """Judge what the change did to a finding."""
-        whole = self._judge_whole(reference, drops_output=drops_output)
+        whole = self._judge_whole(reference)
         if whole.verdict in _DECIDED:
             return whole
-        is_verified = whole.verdict == "verified"
+        is_verified = whole.verdict in VERIFIED
         effect, reasons = self._effect(target, contains=contains)
         if effect not in WORKING:
             is_step = effect == "moved" and is_verified
             instead = self.replacements(target) if is_step else ()
             fingerprints = tuple(finding.fingerprint for finding in instead)
             return replace(whole, verdict=effect, reasons=reasons, instead=fingerprints)
+        verdict = effect if whole.verdict == "verified" else whole.verdict
         if (loss := lost(self._was, self._now)) is not None:
             worse = replace(whole, verdict="makes it worse", reasons=(because("gone_but", loss),))
-            return replace(worse, if_faster=effect) if is_verified else worse
-        verdict = effect if is_verified else whole.verdict
+            return replace(worse, if_faster=verdict) if is_verified else worse
         return replace(whole, verdict=verdict, reasons=(*reasons, *whole.reasons))
 
     def judge_patch(self, reference: Untouched) -> Judgment:
         """Judge what the change did to the program as a whole, whatever finding it is for."""
-        whole = self._judge_whole(reference, drops_output=False)
-        was, now = self._was, self._now
-        if whole.verdict != "verified":
+        whole = self._judge_whole(reference)
+        was, now, if_faster = self._was, self._now, whole.verdict
+        if if_faster not in VERIFIED:
             return whole
         if (loss := lost(was, now)) is not None:
-            return replace(whole, verdict="makes it worse", reasons=(loss,), if_faster="verified")
+            return replace(whole, verdict="makes it worse", reasons=(loss,), if_faster=if_faster)
         if score(now) < score(was):
             return whole
         why = because("breaks_instead", *whole.new) if whole.new else because("nothing_better")
         verdict: Verdict = "moved" if whole.new else "no effect"
         reasons = (why, *whole.reasons)
-        return replace(whole, verdict=verdict, reasons=reasons, if_faster="verified")
+        return replace(whole, verdict=verdict, reasons=reasons, if_faster=if_faster)
 
-    def _judge_whole(self, reference: Untouched, *, drops_output: bool) -> Judgment:
-        """Judge results and limits: ``verified`` if results are the same."""
+    def _judge_whole(self, reference: Untouched) -> Judgment:
+        """Judge results and limits: ``VERIFIED`` if results are the same."""
         if not self._after.is_finished:
             return Judgment("failed", (self._after.failure,))
-        verdict, reasons = reference.judge(
-            self._after.recording,
-            drops_output=drops_output,
-            expected=differences_of(self._before.recording),
-        )
+        expected = differences_of(self._before.recording)
+        verdict, reasons = reference.judge(self._after.recording, expected=expected)
         gone = tuple(finding.site for finding in self._gone)
         new = tuple(finding.site for finding in self._new.values())
         is_over = self._now.frames_over_limit > self._was.frames_over_limit

@@ -81,8 +81,9 @@ class PrintOrLog(BreakRule, code="GD101"):
     `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call in compiled code.
 
     ## Fix safety
-    Safe: the tensors stay the same. In a compiled call, output that is guarded or ignored is
-    missing, and reordered output comes later.
+    The tensors stay the same. Reordered output comes later, which is safe. Output that is guarded
+    or ignored is missing from a compiled call, so these edits are never called verified:
+    `--unsafe-fixes` tries them.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13
@@ -102,7 +103,11 @@ class PrintOrLog(BreakRule, code="GD101"):
         return f"{_output_call(site)} has a side effect, so torch can't put it in a graph"
 
     def suggested(self, site: BreakSite) -> Fixes:
-        yield from guard_while_compiling(site, is_safe=True)
+        fixes = [*guard_while_compiling(site), *self._settings(site)]
+        # What keeps the text comes first.
+        yield from sorted(fixes, key=lambda fix: not fix.is_safe)
+
+    def _settings(self, site: BreakSite) -> Fixes:
         if _is_print(site):
             types = re.findall(r"\.(\w+)'>", site.torch_context)
             # torch 2.13 reorders a print with keywords, 2.15 doesn't.
@@ -126,9 +131,8 @@ def _in_list(setting: Literal["reorderable", "ignore"], function: str, *imports:
         if setting == "ignore"
         else f"call `{function}` after the graph has run"
     )
-    return from_setting(
-        Setting(name=name, member=function, imports=imports), f"Let torch {what}", is_safe=True
-    )
+    made = Setting(name=name, member=function, imports=imports)
+    return from_setting(made, f"Let torch {what}", is_safe=not made.drops_output)
 
 
 def _logger_method(site: BreakSite) -> str | None:

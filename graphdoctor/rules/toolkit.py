@@ -221,7 +221,7 @@ def spliced(statement: str, part: ast.expr, new: str) -> str:
     return b"\n".join(whole).decode()
 
 
-def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fix, ...]:
+def guard_while_compiling(site: BreakSite) -> tuple[Fix, ...]:
     """Return the statement under ``if not torch.compiler.is_compiling()``; nothing if the program
     needs its value.
     """
@@ -236,7 +236,7 @@ def guard_while_compiling(site: BreakSite, *, is_safe: bool = False) -> tuple[Fi
     title = f"Skip `{shortened(site.statement)}` while compiling"
     otherwise = f"{title}: put it under `if not torch.compiler.is_compiling()`"
     guarded = f"if not torch.compiler.is_compiling():\n{body}"
-    return (rewritten(site, guarded, title, otherwise=otherwise, is_safe=is_safe),)
+    return (rewritten(site, guarded, title, otherwise=otherwise),)
 
 
 def call_before(site: BreakSite, name: str) -> Fix:

@@ -204,7 +204,8 @@ def _function(process: str | None, counts: Event, calls: Sequence[Event]) -> Wat
     if counted is None:
         covered["not_covered"] = _not_covered(counts, calls)
     else:
-        ops = {name: counted[name] for name in ("graph_ops", "eager_ops", "eager_op_names")}
+        fields = ("graph_ops", "eager_ops", "text_ops", "eager_op_names")
+        ops = {name: counted[name] for name in fields if name in counted}
         covered = {
             "coverage": {**ops, "extra_calls": 0, "extra_compiles": 0},
             "coverage_call": counted["call"],

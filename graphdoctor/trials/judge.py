@@ -114,7 +114,7 @@ def differences_of(recording: Recording) -> dict[ResultKind, Difference]:
     }
 
 
-ResultsVerdict = Literal["verified", "changes results", "unproven"]
+ResultsVerdict = Literal["verified", "verified with loss", "changes results", "unproven"]
 
 
 @dataclass(frozen=True)
@@ -153,25 +153,19 @@ class Untouched:
         return self.unstable - {"stderr"}
 
     def judge(
-        self,
-        recording: Recording,
-        *,
-        drops_output: bool,
-        expected: Mapping[ResultKind, Difference] | None = None,
+        self, recording: Recording, *, expected: Mapping[ResultKind, Difference] | None = None
     ) -> tuple[ResultsVerdict, tuple[Reason, ...]]:
         """Judge whether a finished trial computed what the untouched program computes.
 
         Args:
             recording: The trial.
-            drops_output: Whether it may write less.
             expected: Differences of the program that the change was made for.
         """
         eager, replay = compared_with_eager(recording), recording.replay
         if eager is None or replay is None or not self.is_known:
             return "unproven", (because("not_returned"),)
         attacked = replay.attacked
-        failure = attacked and (attacked.failure if drops_output else attacked.worst)
-        if failure:
+        if failure := attacked and attacked.failure:
             return "changes results", (because("differs_on", failure.text, failure.difference),)
         beside = replay.compared.get("untouched")
         beside_kinds = {item.kind for item in beside.differences} if beside else set()
@@ -181,7 +175,7 @@ class Untouched:
             is_message = kind == "stderr" and "stderr" not in beside_kinds
             if self.covers(difference) or is_message:
                 continue
-            if drops_output and self._is_dropped(difference):
+            if self._is_dropped(difference):
                 if (expected or {}).get(kind) != difference:
                     dropped.append(difference)
             elif kind not in self.compiled_differs:
@@ -207,8 +201,6 @@ class Untouched:
         if doubts:
             return "unproven", tuple(doubts)
         if attacked is not None and attacked.dropped:
-            if not drops_output:
-                return "changes results", (because("differs", attacked.dropped[0]),)
             kinds = {difference.kind for difference in dropped}
             dropped += [item for item in attacked.dropped if item.kind not in kinds]
         # Exceptions that are raised in place of the program's.
@@ -216,8 +208,8 @@ class Untouched:
             because("message", *(item.raised or ("", "")), int(item.is_compiled))
             for item in (attacked.exceptions if attacked else ())
         ]
-        exceptions = [because("exceptions", *raised)] if raised else []
-        return "verified", (*notes, *_dropped(dropped), *exceptions)
+        losses = [*_dropped(dropped), *([because("exceptions", *raised)] if raised else [])]
+        return "verified with loss" if losses else "verified", (*notes, *losses)
 
     def _is_dropped(self, difference: Difference) -> bool:
         if difference.kind not in self.unstable_numbers:

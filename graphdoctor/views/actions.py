@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import Fix, SnippetPlace
+from graphdoctor.facts.fixes import LOSSY, VERIFIED, Fix, SnippetPlace
 from graphdoctor.views import parts
 from graphdoctor.views.words import clusters, fix_text
 from graphdoctor.wording import counted, duration, join_texts, percent
 
 _MOST_ACTIONS = 5
-_USABLE = ("verified", "contained", "not tried", "unproven")
+_USABLE = ("verified", "contained", "not tried", "unproven", LOSSY)
 """Verdicts of fixes that no trial has ruled out, the best first."""
 
 
@@ -74,7 +74,7 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
         fixes = [fix for finding in cluster for fix in finding.fixes if fix.verdict in _USABLE]
         best = min(fixes, key=lambda fix: _USABLE.index(fix.verdict), default=None)
         is_mended = all(finding.is_mended for finding in cluster)
-        if is_mended and (best is None or best.verdict != "verified"):
+        if is_mended and (best is None or best.verdict not in VERIFIED):
             continue
         # One line of code is one thing to do, however findings put it.
         edit = None if best is None else best.diff or best.snippet

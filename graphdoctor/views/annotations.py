@@ -27,6 +27,7 @@ from graphdoctor.facts.check import (
 from graphdoctor.facts.diagnosis import Finding, Severity
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.views import words
+from graphdoctor.views.reasons import verdict_text
 from graphdoctor.wording import counted, join_texts, percent, times
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
@@ -115,7 +116,7 @@ def _of_target(target: TargetCheck) -> Iterator[Annotation]:
 def _of_finding(finding: Finding, target: str | None, **more: Any) -> Annotation:  # noqa: ANN401
     details = [f"Worse than in the baseline: {more['worse']}."] if more.get("worse") else []
     for fix in words.worth_trying(finding.fixes)[:1]:
-        verdict = "" if fix.verdict == "not tried" else f" ({fix.verdict})"
+        verdict = "" if fix.verdict == "not tried" else f" ({verdict_text(fix)})"
         details.append(f"Try: {words.fix_text(fix)}{verdict}")
         # The edit, or the code with a line above it that says where it goes.
         edit = fix.diff or fix.snippet or ""
@@ -140,7 +141,8 @@ def budget_texts(budget: Budget) -> tuple[str, str]:
         return value, f"must be at most {limit}"
     if budget.value is not None:
         value = words.percent_of_limit(budget.value, budget.limit)
-    return value, f"must be at least {words.percent_of_limit(budget.limit, budget.limit)}"
+    least = f"must be at least {words.percent_of_limit(budget.limit, budget.limit)}"
+    return value, f"{least}, unless --min-coverage allows less" if budget.is_default else least
 
 
 def ended_texts(target: TargetCheck) -> Iterator[tuple[str, str]]:

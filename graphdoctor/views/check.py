@@ -36,7 +36,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.wording import counted, join_texts, times
+from graphdoctor.wording import counted, join_texts, percent, times
 
 _TONES: dict[str, Tone] = {"passed": "good", "failed": "bad", "crashed": "bad"}
 _MOST_ROWS = 20
@@ -99,7 +99,12 @@ def _verdict(report: CheckReport) -> str:
     ]
     (number, outcome), *rest = [pair for pair in counts if pair[0]] or [(len(states), "passed")]
     subject = targets if number == len(states) else f"{number} of {targets}"
-    return ", ".join([f"{subject} {outcome}", *(f"{number} {outcome}" for number, outcome in rest)])
+    shares = [target.diagnosis.summary.coverage for target in report.targets if target.diagnosis]
+    least = min((share for share in shares if share is not None), default=None)
+    said = [f"{subject} {outcome}", *(f"{number} {outcome}" for number, outcome in rest)]
+    if outcome == "passed" and least is not None:
+        said.append(f"{'at least ' * (len(shares) > 1)}{percent(least)} of operations compiled")
+    return ", ".join(said)
 
 
 def _table(report: CheckReport) -> Table:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import WORKING, Fix, Verdict
+from graphdoctor.facts.fixes import LOSSY, WORKING, Fix, Verdict
 from graphdoctor.facts.recording import RaisedBy
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.comparison import partial_text
@@ -29,10 +29,11 @@ from graphdoctor.views.parts import (
     Show,
     Source,
     Span,
+    Tone,
     joined,
 )
-from graphdoctor.views.reasons import why_text
-from graphdoctor.wording import bytes_text, counted, times
+from graphdoctor.views.reasons import verdict_text, why_text
+from graphdoctor.wording import bytes_text, counted, join_texts, times
 
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4
@@ -42,6 +43,7 @@ _LABELS: dict[Verdict, str] = {
     "changes results": "changes",
     "makes it worse": "worse",
     "not tried": "untried",
+    "verified with loss": "with loss",
 }
 
 
@@ -77,7 +79,6 @@ def card_of(
         *_other_rows(others),
     )
     tried = [fix for finding in cluster for fix in finding.fixes if fix.verdict != "not tried"]
-    tried.sort(key=lambda fix: fix.verdict not in WORKING)
     brief = f"{verdict_label(tried[0].verdict)}  {tried[0].title}" if tried else ""
     where = cluster[0].location
     pieces = (*_source(where), Rows(rows))
@@ -287,11 +288,14 @@ def fix_parts(fix: Fix) -> tuple[Block, ...]:
     """
     is_working, why = fix.verdict in WORKING, why_text(fix)
     is_good = is_working or fix.verdict == "not tried"
-    blocks: list[Block] = [Note(words.fix_text(fix), "good" if is_good else None)]
+    tone: Tone | None = "warning" if fix.verdict == LOSSY else "good" if is_good else None
+    blocks: list[Block] = [Note(words.fix_text(fix), tone)]
     if fix.verdict == "changes results":
         blocks.append(Note(f"results differ: {why}", "bad"))
         worst = None if fix.attacked is None else fix.attacked.worst
         blocks += [Code(worst.code)] if worst is not None and worst.code else []
+    elif fix.verdict == LOSSY:
+        blocks.append(Note(join_texts(": ", verdict_text(fix), why), "warning"))
     elif why:
         blocks.append(Note(why, "dim"))
     if is_working and (same := words.same_text(fix.compared, fix.attacked)):

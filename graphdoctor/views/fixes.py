@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import WORKING, Treatment, TriedPatch, deciding, distinct
+from graphdoctor.facts.fixes import LOSSY, WORKING, Treatment, TriedPatch, deciding, distinct
 from graphdoctor.facts.fixes import Verdict as TrialVerdict
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
@@ -42,8 +42,15 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.reasons import UNTRIED, detail_text, left_text, reason_text, reasons_text
-from graphdoctor.wording import counted, duration, join_texts, kind_text, speed_text
+from graphdoctor.views.reasons import (
+    UNTRIED,
+    detail_text,
+    left_text,
+    reason_text,
+    reasons_text,
+    verdict_text,
+)
+from graphdoctor.wording import counted, duration, join_texts, kind_text, listed, speed_text
 
 _MOST_LATER = 12
 """Of the fixes for what showed later, and of what is left."""
@@ -77,7 +84,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
         yield Verdict("No fixes were tried.", "warning")
         return
     said = _tried_text(treatment) or _why_untried(treatment)
-    is_good = any(fix.verdict in WORKING for fix in treatment.tried)
+    is_good = any(fix.verdict in WORKING and fix.verdict != LOSSY for fix in treatment.tried)
     yield Verdict(f"{_capitalized(said)}.", "good" if is_good else "warning")
     # Findings that one fix works for are a card that names the others, and in full one for each.
     gone: list[list[Finding]] = []
@@ -241,12 +248,14 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     if (cold := treatment.cold_compile) is not None:
         changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
     speed = _speed(treatment, target)
+    losses = [verdict_text(fix) for fix in treatment.applied if fix.verdict == LOSSY]
+    lost = f"; {listed(list(dict.fromkeys(losses)))}" if losses else ""
     text = join_texts(", ", *(changes or ["no count changed"]), speed)
     count = len(treatment.applied)
     subject = {1: "the fix", 2: "both fixes"}.get(count, f"all {count} fixes")
     untimed = "" if speed else "; the call wasn't timed"
     interrupted = "; interrupted before everything was tried" if treatment.is_interrupted else ""
-    return f"With {subject}: {text}{untimed}{interrupted}."
+    return f"With {subject}: {text}{untimed}{lost}{interrupted}."
 
 
 def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
@@ -291,7 +300,7 @@ _PAST: dict[TrialVerdict, str] = {
 def _tried_text(treatment: Treatment) -> str:
     """Count the fixes that were tried, and each kind of verdict; empty for none."""
     tried = distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
-    verdicts = Counter(_PAST.get(fix.verdict, fix.verdict) for fix in tried)
+    verdicts = Counter(_PAST.get(fix.verdict) or verdict_text(fix) for fix in tried)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
     return f"{len(tried)} fix{'es' * (len(tried) != 1)} tried ({counts})" if counts else ""
 
@@ -312,14 +321,16 @@ def patch_outcome(patch: TriedPatch) -> str:
     why, verb = reasons_text(patch.reasons), _BAD.get(patch.verdict, patch.verdict)
     name = "The patch" if patch.name == "-" else patch.name
     if patch.verdict in WORKING:
-        why, verb = join_texts("; ", words.same_text(patch.compared, patch.attacked), why), "holds"
+        why = join_texts("; ", words.same_text(patch.compared, patch.attacked), why)
+        verb = "holds" if patch.verdict != LOSSY else f"is {verdict_text(patch)}"
     return f"{name} {verb}{f': {why}' if why else ''}."
 
 
 def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -> Iterator[Block]:
     """Show a patch: its verdict, counts and times, breaks that went and came, and what is left."""
     is_good, worst = patch.verdict in WORKING, patch.attacked and patch.attacked.worst
-    yield Verdict(patch_outcome(patch), "good" if is_good else "bad")
+    tone: Tone = "warning" if patch.verdict == LOSSY else "good" if is_good else "bad"
+    yield Verdict(patch_outcome(patch), tone)
     if worst and worst.code and not is_good:
         yield Note("Before the first call:", "dim")
         yield Code(worst.code)

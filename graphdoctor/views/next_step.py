@@ -15,7 +15,7 @@ from graphdoctor.facts.check import CheckReport, DiagnosisComparison
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import ExportReport
-from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices
+from graphdoctor.facts.fixes import LOSSY, WORKING, Treatment, TrialChoices
 from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.survey import SurveyReport
@@ -42,7 +42,8 @@ def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
         # its place.
         if patch.verdict not in WORKING:
             return command_line(target, "fix")
-        line = command_line(target, "try", *_timing(treatment.choices), "--apply")
+        unsafe = ["--unsafe-fixes"] if patch.verdict == LOSSY else []
+        line = command_line(target, "try", *unsafe, *_timing(treatment.choices), "--apply")
         if is_written or patch.name == "-" or line is None:
             return command_line(target, "bench")
         return line.replace("graphdoctor try ", f"graphdoctor try {shlex.quote(patch.name)} ", 1)

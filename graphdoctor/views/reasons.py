@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from graphdoctor.facts.fixes import (
+    LOSSY,
     LeftFinding,
     Outcome,
     PairedTime,
@@ -36,6 +37,22 @@ _LINES: dict[ResultKind, tuple[str, str]] = {
 def reasons_text(reasons: Iterable[Reason]) -> str | None:
     """Write reasons as a clause; None for none."""
     return "; ".join(map(reason_text, reasons)) or None
+
+
+def verdict_text(outcome: Outcome | LeftFinding) -> str:
+    """Write a verdict; of one with a loss, what is lost."""
+    if outcome.verdict != LOSSY:
+        return str(outcome.verdict)
+    losses = map(_lost, outcome.reasons)
+    lost = listed(list(dict.fromkeys(text for text in losses if text))) or "output is lost"
+    return f"verified, but {lost} when compiled"
+
+
+def _lost(reason: Reason) -> str | None:
+    if reason.kind == "drops_lines" and reason.difference is not None:
+        return "prints are lost" if reason.difference.kind == "stdout" else "log lines are lost"
+    other = {"exceptions": "another exception is raised", "not_kept": "a value isn't kept"}
+    return other.get(reason.kind) or next(filter(None, map(_lost, reason.parts)), None)
 
 
 def why_text(outcome: Outcome) -> str | None:
@@ -70,7 +87,7 @@ def left_text(left: LeftFinding) -> str:
         texts.append(f'"{left.title}" wasn\'t tried: {UNTRIED[left.untried_cause]}')
     elif left.title is not None:
         why = reasons_text(left.reasons)
-        texts.append(f'"{left.title}": {left.verdict}{f", {why}" if why else ""}')
+        texts.append(f'"{left.title}": {verdict_text(left)}{f", {why}" if why else ""}')
     return "; ".join(texts) or "no fix is known"
 
 

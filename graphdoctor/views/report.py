@@ -170,7 +170,8 @@ def count_texts(
     if said is None or "coverage" not in said:
         yield words.coverage_text(summary)
     elif detail is not None and detail.graph_ops:
-        yield f"{detail.graph_ops} of {counted(detail.op_count, 'operation')} in graphs"
+        in_graphs = f"{detail.graph_ops} of {counted(detail.op_count, 'operation')} in graphs"
+        yield join_texts(", ", in_graphs, words.uncounted_text(detail))
     if watch is not None and summary.steady_call_us is not None:
         yield _steady_text(summary.steady_call_us, watch)
     if summary.compile_time_s is not None:
@@ -243,9 +244,10 @@ def _coverage(diagnosis: Diagnosis) -> str:
     names = words.repeated_text(counts[:_MAX_EAGER])
     named = f": {names}{' …' if len(counts) > _MAX_EAGER else ''}" if names else ""
     share = percent(diagnosis.summary.coverage)
+    uncounted = f" {words.uncounted_text(detail)}." if detail.text_ops else ""
     return (
         f"{share} compiled: {detail.graph_ops} of {total} of {of} ran in graphs, {detail.eager_ops}"
-        f" ran eagerly{named}."
+        f" ran eagerly{named}.{uncounted}"
     )
 
 

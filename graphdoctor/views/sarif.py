@@ -20,7 +20,7 @@ from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, UriPath, annotations_of, file_place, place_of
 from graphdoctor.views.edits import edits_of
 from graphdoctor.views.json import json_text
-from graphdoctor.views.reasons import why_text
+from graphdoctor.views.reasons import verdict_text, why_text
 from graphdoctor.views.words import fix_text, place_text, worth_trying
 
 _SCHEMA = (
@@ -182,7 +182,7 @@ class _Writer:
                 artifact = _artifact(file_place(path, self._root))
                 changes.append({"artifactLocation": artifact, "replacements": replacements})
             if changes:
-                description = _message(f"{fix_text(fix)} ({fix.verdict})")
+                description = _message(f"{fix_text(fix)} ({verdict_text(fix)})")
                 yield {"description": description, "artifactChanges": changes}
 
 

@@ -27,7 +27,7 @@ from graphdoctor.wording import (
 if TYPE_CHECKING:
     from graphdoctor.facts.bench import BenchReport, CureReport
     from graphdoctor.facts.check import Side
-    from graphdoctor.facts.counts import Counts, Steadiness
+    from graphdoctor.facts.counts import Counts, Coverage, Steadiness
     from graphdoctor.facts.diagnosis import Cost, Diagnosis, Finding
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.fixes import Fix, PairedTime, SnippetPlace, Treatment
@@ -302,7 +302,18 @@ def coverage_text(summary: Counts) -> str:
     if detail is None or summary.coverage is None:
         return "coverage unknown" if detail is None else "no tensor operations"
     counts = f"{detail.graph_ops} of {detail.op_count} operations"
-    return f"coverage {percent(summary.coverage)} ({counts})"
+    return join_texts(
+        ", ", f"coverage {percent(summary.coverage)} ({counts})", uncounted_text(detail)
+    )
+
+
+def uncounted_text(detail: Coverage) -> str | None:
+    """Say how many operations count neither as compiled nor as eager; None for none."""
+    if not detail.text_ops:
+        return None
+    operations = counted(detail.text_ops, "operation")
+    verb = "isn't" if detail.text_ops == 1 else "aren't"
+    return f"{operations} of printing tensors {verb} counted"
 
 
 # Findings and fixes.

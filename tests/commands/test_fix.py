@@ -18,7 +18,9 @@ from tests.fixes.oracle import ask_torch
 
 pytestmark = pytest.mark.slow
 
-SPEAKING = """\
+DRAWING = """\
+import random
+
 import torch
 
 
@@ -29,17 +31,15 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         y = torch.relu(self.linear(x))
-        print("hidden", tuple(y.shape))
+        y = y * random.random()  # hidden
         return self.linear(y)
 
 
 def example_inputs():
     return (torch.randn(4, 8),)
 """
-GUARDED = SPEAKING.replace(
-    '        print("hidden", tuple(y.shape))\n',
-    '        if not torch.compiler.is_compiling():\n            print("hidden", tuple(y.shape))\n',
-)
+TRACED = DRAWING.replace("random.random()", "random.uniform(0.0, 1.0)")
+"""With the one edit that is safe."""
 QUICK = ("--no-timing", "--jobs", "2")
 
 
@@ -159,15 +159,14 @@ def test_torch_traces_the_backward_pass_of_a_training_step(tmp_path):
 
 def test_apply_writes_once_and_changes_nothing_else(tmp_path):
     path = tmp_path / "model.py"
-    text = "# -*- coding: latin-1 -*-\n" + SPEAKING.replace("hidden", "café").replace("    ", "\t")
+    text = "# -*- coding: latin-1 -*-\n" + DRAWING.replace("hidden", "café").replace("    ", "\t")
     path.write_bytes(text.replace("\n", "\r\n").encode("latin-1"))
     path.chmod(0o640)
     assert (
         f"Wrote {path}"
         in run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=0).stderr
     )
-    guard = "\t\tif not torch.compiler.is_compiling():\n\t"
-    wanted = text.replace('\t\tprint("café"', f'{guard}\t\tprint("café"')
+    wanted = text.replace("random.random()", "random.uniform(0.0, 1.0)")
     assert path.read_bytes() == wanted.replace("\n", "\r\n").encode("latin-1")
     assert path.stat().st_mode & 0o777 == 0o640
     again = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=0)
@@ -177,12 +176,12 @@ def test_apply_writes_once_and_changes_nothing_else(tmp_path):
 
 def test_files_with_uncommitted_changes_are_refused_before_the_first_trial(tmp_path):
     path = tmp_path / "model.py"
-    path.write_text(SPEAKING)
+    path.write_text(DRAWING)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     done = run_command("fix", "model.py", *QUICK, "--apply", cwd=tmp_path, status=2)
     assert "model.py is not in git yet." in done.stderr
     assert "--force" in done.stderr
-    assert path.read_text() == SPEAKING
+    assert path.read_text() == DRAWING
     assert list(tmp_path.glob(".graphdoctor/*/trace/*")), "it was run"
     assert not list(tmp_path.glob(".graphdoctor/*/fixes")), "nothing was tried"
 
@@ -202,7 +201,7 @@ def test_unsafe_fixes_are_told_and_not_tried_unless_asked_for(tmp_path):
 
 def test_no_try_runs_once_and_writes_a_git_patch(tmp_path):
     counting = 'import pathlib\n\nwith pathlib.Path(__file__).with_name("runs").open("a") as runs:\n    runs.write("x")\n'
-    (tmp_path / "model.py").write_text(counting + SPEAKING)
+    (tmp_path / "model.py").write_text(counting + DRAWING)
     patch = run_command("fix", "model.py", "--no-try", "--diff", cwd=tmp_path).stdout
     assert (tmp_path / "runs").read_text() == "x"
     treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)[
@@ -213,7 +212,7 @@ def test_no_try_runs_once_and_writes_a_git_patch(tmp_path):
     }
     assert treatment["after"] is None
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
-    assert (tmp_path / "model.py").read_text() == counting + GUARDED
+    assert (tmp_path / "model.py").read_text() == counting + TRACED
 
 
 TROUBLE = {
@@ -234,7 +233,7 @@ def test_broken_trial_is_failed_and_others_go_on(tmp_path, name):
     guard = (
         'import linecache\nif "".join(linecache.getlines(__file__)) != open(__file__).read():\n    '
     )
-    (tmp_path / "model.py").write_text(f"{guard}{statement}\n{SPEAKING}")
+    (tmp_path / "model.py").write_text(f"{guard}{statement}\n{DRAWING}")
     limits = ["--trial-timeout", "5" if name == "a hang" else "100", "--trial-memory", "1"]
     # The memory of the process that was started is watched, so it must be the one that takes it.
     document = tried(tmp_path, "model.py", *limits, is_forked=name != "memory")
@@ -245,13 +244,13 @@ def test_broken_trial_is_failed_and_others_go_on(tmp_path, name):
     ]
     assert case["verdict"] == "failed"
     assert says in (why(case) or "")
-    assert (tmp_path / "model.py").read_text() == f"{guard}{statement}\n{SPEAKING}"
+    assert (tmp_path / "model.py").read_text() == f"{guard}{statement}\n{DRAWING}"
 
 
 SCALED = re.sub(
     r"        y = torch.*linear\(y\)",
     "        y = self.linear(x)\n        return y / y.square().sum().item()",
-    SPEAKING,
+    DRAWING,
     flags=re.DOTALL,
 )
 
@@ -292,15 +291,13 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
 
 def test_a_program_that_is_not_deterministic_proves_nothing(tmp_path):
     noise = "y = torch.relu(self.linear(x)) + int.from_bytes(self.noise)"
-    text = SPEAKING.replace("y = torch.relu(self.linear(x))", noise).replace(
+    text = DRAWING.replace("y = torch.relu(self.linear(x))", noise).replace(
         "        self.linear =",
         "        self.noise = __import__('os').urandom(2)\n        self.linear =",
     )
     (tmp_path / "model.py").write_text(text)
     document = tried(tmp_path, "model.py")
-    case = next(
-        case for case in document["recording"]["treatment"]["tried"] if case["kind"] == "code"
-    )
+    [case] = [case for case in document["recording"]["treatment"]["tried"] if case["is_safe"]]
     assert case["verdict"] == "unproven"
     assert "differ from run to run" in (why(case) or "")
     assert any(
@@ -346,7 +343,7 @@ def test_code_without_a_source_file_is_never_edited(tmp_path, name):
 
 
 def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
-    (tmp_path / "model.py").write_text(SPEAKING)
+    (tmp_path / "model.py").write_text(DRAWING)
     document = json.loads(
         run_command("explain", "model.py", "--try", "--format", "json", cwd=tmp_path).stdout
     )
@@ -356,7 +353,7 @@ def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
         assert times["turns"] >= 5
         assert times["ratio_low"] <= times["ratio"] <= times["ratio_high"]
         assert times["before_us"] > 0 < times["after_us"]
-    [finding] = [finding for finding in document["findings"] if finding["code"] == "GD101"]
+    [finding] = [finding for finding in document["findings"] if finding["code"] == "GD105"]
     cost, times = finding["cost"], treatment["times"][0]
     if times["ratio_low"] <= 1 <= times["ratio_high"]:
         assert cost is None, "no difference was measured"
@@ -377,13 +374,13 @@ def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
 
 
 def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
-    (tmp_path / "model.py").write_text(SPEAKING)
+    (tmp_path / "model.py").write_text(DRAWING)
     printed, said = interrupted(
         "fix", "model.py", cwd=tmp_path, once=".graphdoctor/*/fixes/time*/probe.jsonl"
     )
     assert "interrupted before everything was tried" in " ".join(printed.split())
     assert said.endswith("Interrupted. The same command tries first what was verified.\n")
-    assert (tmp_path / "model.py").read_text() == SPEAKING
+    assert (tmp_path / "model.py").read_text() == DRAWING
     treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)[
         "recording"
     ]["treatment"]
@@ -409,7 +406,7 @@ except FileNotFoundError:
 DATA.with_name("log.txt").write_text("started")
 SIZE = len(DATA.read_text()) + len(open("data.csv").read()) + os.stat("unread.txt").st_size
 
-{SPEAKING}"""
+{DRAWING}"""
 
 
 @pytest.fixture(scope="module")
@@ -436,14 +433,14 @@ def test_apply_after_fix_tries_nothing_again(verified):
         )
     quiet = run_command("fix", "model.py", *QUICK, "-q", "--diff", cwd=folder)
     assert quiet.stderr == ""
-    assert "+        if not torch.compiler.is_compiling():" in quiet.stdout
+    assert "+        y = y * random.uniform(0.0, 1.0)" in quiet.stdout
     done = run_command("fix", "model.py", *QUICK, "--apply", cwd=folder)
     try:
         assert done.returncode == 0, done.stderr
         assert "nothing changed since" in done.stderr
         assert f"Wrote {folder / 'model.py'}" in done.stderr
         assert "--apply" not in done.stdout
-        assert (folder / "model.py").read_text() == READING.replace(SPEAKING, GUARDED)
+        assert (folder / "model.py").read_text() == READING.replace(DRAWING, TRACED)
         assert sorted(folder.glob(".graphdoctor/2*")) == runs, "nothing ran"
     finally:
         # For the other tests; the same content counts as the same file.
@@ -452,7 +449,7 @@ def test_apply_after_fix_tries_nothing_again(verified):
 
 def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
     forking = "import os\nif (child := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(child, 0)\n"
-    (tmp_path / "model.py").write_text(forking + SPEAKING)
+    (tmp_path / "model.py").write_text(forking + DRAWING)
     time.sleep(0.05)
     assert "verified" in run_command("fix", "model.py", *QUICK, cwd=tmp_path).stderr
     again = run_command("fix", "model.py", *QUICK, cwd=tmp_path)
@@ -463,9 +460,7 @@ def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
 @pytest.mark.parametrize("options", [(), ("--diff",), ("--format", "json")])
 def test_input_without_a_single_target_is_an_error(tmp_path, options):
     (tmp_path / "model.py").write_text(
-        SPEAKING.replace(
-            "def example_inputs", "class Other(Net):\n    pass\n\n\ndef example_inputs"
-        )
+        DRAWING.replace("def example_inputs", "class Other(Net):\n    pass\n\n\ndef example_inputs")
     )
     done = run_command("fix", "model.py", *options, cwd=tmp_path, status=2)
     assert done.stdout == "" or options[:1] == ("--format",)

@@ -69,7 +69,7 @@ def model(tmp_path: Path) -> Path:
 def test_edit_is_of_the_file_the_program_loaded(model):
     [found] = options(model.parent, entry(LINE, file=str(model)))
     [proposal] = [proposal for proposal in found.fixes if proposal.edits and proposal.drops_output]
-    assert proposal.is_safe
+    assert not proposal.is_safe
     assert proposal.targets == (found.finding.fingerprint,)
     [edit] = proposal.edits
     assert (edit.path, edit.before) == (model, TEXT.encode())

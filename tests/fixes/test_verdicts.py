@@ -50,15 +50,12 @@ def judged(
     after: Observed,
     reference: Untouched | None = None,
     *,
-    drops_output: bool = False,
     contains: bool = False,
     text: bytes = AFTER,
 ) -> Judgment:
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
     change = ProgramChange(before, after, {Path(FILE): LineMap(BEFORE, text)}, ROOT)
-    return change.judge(
-        target, reference or Untouched(), contains=contains, drops_output=drops_output
-    )
+    return change.judge(target, reference or Untouched(), contains=contains)
 
 
 CLAMPED = BEFORE.replace(b"    print(y)\n", b"    y = y.clamp(min=0)\n")
@@ -104,7 +101,7 @@ def hiding() -> Observed:
     return Observed(facts, diagnosed(facts))
 
 
-DROPS, NUMBERS, BOTH = {"drops_output": True}, "numbers", "fewer_and_numbers"
+NUMBERS, BOTH = "numbers", "fewer_and_numbers"
 JUDGED: dict[str, tuple[Observed, Observed, dict[str, Any]]] = {
     "the break is gone": (seen(3), seen(), {}),
     "in the edited lines it is the same site": (seen(3), seen(4), {}),
@@ -127,22 +124,18 @@ JUDGED: dict[str, tuple[Observed, Observed, dict[str, Any]]] = {
     "no results": (seen(3), seen(), {"reference": Untouched(is_known=False)}),
     "torch.compile changes results": (seen(3, compared=OTHER), seen(compared=OTHER), {"reference": DIFFERING}),
     "torch.compile changes results, but with the fix": (seen(3, compared=OTHER), seen(), {"reference": DIFFERING}),
-    # Printing less is what a guard means to do.
-    **{f"less in {kind}, by a guard": (seen(3), less(kind), DROPS) for kind in ("stdout", "logs")},
+    # Whoever wrote the edit.
     **{f"less in {kind}": (seen(3), less(kind), {}) for kind in ("stdout", "logs")},
-    "what an earlier fix stops printing": (seen(3, compared=silent("stdout")), less("stdout"), DROPS),
+    "what an earlier fix stops printing": (seen(3, compared=silent("stdout")), less("stdout"), {}),
+    **{f"{change} printed": (seen(3), less("stdout", change), {}) for change in (NUMBERS, BOTH, "other")},
     **{
-        f"{change} printed, by a guard": (seen(3), less("stdout", change), DROPS)
-        for change in (NUMBERS, BOTH, "other")
-    },
-    **{
-        f"{change} in {kind}, of which numbers differ from run to run{', by a guard' * bool(guard)}": (
-            seen(3), less(kind, change), {"reference": unstable(kind), **guard}
+        f"{change} in {kind}, of which numbers differ from run to run": (
+            seen(3), less(kind, change), {"reference": unstable(kind)}
         )
         for kind in ("stdout", "state")
-        for change, guard in ((NUMBERS, {}), (BOTH, {}), (BOTH, DROPS))
+        for change in (NUMBERS, BOTH)
     },
-    "times in modules that are the same in each run, by a guard": (seen(3), less("state", BOTH), DROPS),
+    "times in modules that are the same in each run": (seen(3), less("state", BOTH), {}),
     # Standard error counts only if it differs from the compiled program's too.
     "less than eager mode, as without the fix": (
         seen(3), compared_with(eager=silent("stderr"), untouched=SAME), {}

@@ -187,11 +187,12 @@ def test_a_setting_that_drops_all_output_is_not_preferred() -> None:
     assert all(action.fix is not None and action.fix.title.startswith("Skip ") for action in found)
 
 
-def test_a_single_break_keeps_the_order_of_its_rule() -> None:
-    [finding, *_] = prints(PRINT)
+def test_what_keeps_the_text_is_suggested_first() -> None:
     [alone] = diagnosed(recording(breaks=(record(entry(20), chain=(PRINT,)),))).findings
-    assert alone.fixes[0].setting is None
-    assert finding.fixes[0].setting is not None
+    assert [(fix.setting is not None, fix.is_safe) for fix in alone.fixes] == [
+        (True, True),
+        (False, False),
+    ]
 
 
 def test_what_compiles_without_end_comes_before_what_costs_more() -> None:

@@ -138,6 +138,9 @@ BACKWARD_RANGE = "graphdoctor_backward"
 CONVERSION_RANGE = "graphdoctor_conversion"
 """Profiler range of what Dynamo's code converts after a graph."""
 
+TEXT_RANGE = "graphdoctor_text"
+"""Profiler range of what writes a tensor as text."""
+
 _OPERATION = "aten::"
 _AUTOGRAD_NODE = "autograd::engine::evaluate_function"
 _NOT_EAGER = (
@@ -145,6 +148,7 @@ _NOT_EAGER = (
     GRAPH_RANGE,
     BACKWARD_RANGE,
     CONVERSION_RANGE,
+    TEXT_RANGE,
     _AUTOGRAD_NODE,
     *torch_api.PROFILED_OVERHEAD,
 )
@@ -157,9 +161,12 @@ def measure(call: Callable[[], object], graphs: GraphGlobals) -> Coverage:
     """Run one call under the profiler."""
     events, runs = profiled(call, graphs)
     eager = Counter(event.name for event in events if is_eager(event))
+    operations = (event for event in events if event.name.startswith(_OPERATION))
+    around = (_around(event, _NOT_EAGER) for event in operations)
     return Coverage(
         graph_ops=sum(tensor_ops for _, tensor_ops, *_ in runs),
         eager_ops=eager.total(),
+        text_ops=sum(range_ is not None and range_.name == TEXT_RANGE for range_ in around),
         extra_calls=0,
         extra_compiles=0,
         eager_op_names=dict(eager.most_common(MAX_NAMES)),
@@ -173,6 +180,7 @@ def profiled(
     with (
         graphs.watched() as runs,
         torch_api.marked_conversions(CONVERSION_RANGE),
+        torch_api.marked_texts(TEXT_RANGE),
         profile(activities=[ProfilerActivity.CPU]) as profiler,
     ):
         call()
@@ -214,19 +222,22 @@ def _around(event: Any, prefixes: str | tuple[str, ...]) -> Any:
     return parent
 
 
-def eager_operations(ranges: Iterable[str | None]) -> Iterator[str]:
-    """Yield names of one thread's operations that ``is_eager``; ``ranges``: a name at each
-    beginning, None at each end.
+def outer_operations(ranges: Iterable[str | None]) -> Iterator[tuple[str, bool]]:
+    """Yield names of one thread's operations that ``is_eager``, or that only write a tensor as
+    text, and which they are.
+
+    Args:
+        ranges: A name at each beginning, None at each end.
     """
-    around: list[bool] = []
+    around: list[str | None] = []
     for name in ranges:
         if name is None:
             around = around[:-1]
             continue
-        is_inside = bool(around) and around[-1]
-        if not is_inside and name.startswith(_OPERATION):
-            yield name
-        around.append(is_inside or name.startswith(_NOT_EAGER))
+        outer = around[-1] if around else None
+        if outer in (None, TEXT_RANGE) and name.startswith(_OPERATION):
+            yield name, outer is None
+        around.append(outer or (name if name.startswith(_NOT_EAGER) else None))
 
 
 # Segments.

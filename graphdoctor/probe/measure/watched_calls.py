@@ -40,7 +40,7 @@ from ..torch_private.torch_hooks import (
     watch_profilers,
 )
 from ..torch_private.torch_kernels import RangeProfiler
-from .coverage import CONVERSION_RANGE, MAX_NAMES, eager_operations
+from .coverage import CONVERSION_RANGE, MAX_NAMES, TEXT_RANGE, outer_operations
 
 _FIRST_CALLS = 7
 """After each compile, as many calls one after the other; then each after a quarter more calls than
@@ -342,6 +342,7 @@ class CallWatcher:
                 if torch_api.has_conversions():
                     marked = torch_api.marked_conversions(CONVERSION_RANGE)
                     call.marks.enter_context(marked)
+                call.marks.enter_context(torch_api.marked_texts(TEXT_RANGE))
                 call.runs = call.marks.enter_context(self._graphs.watched())
                 call.profiler = RangeProfiler()
             if torch.cuda.is_initialized():
@@ -417,10 +418,12 @@ class CallWatcher:
         }
         if ranges is not None:
             if call.outcome == "steady":
-                eager = Counter(name for thread in ranges for name in eager_operations(thread))
+                operations = [pair for thread in ranges for pair in outer_operations(thread)]
+                eager = Counter(name for name, is_eager in operations if is_eager)
                 runs = [count for _, count, _, _, thread in call.runs if thread == call.thread]
                 artifact["graph_runs"], artifact["graph_ops"] = len(runs), sum(runs)
                 artifact["eager_ops"] = eager.total()
+                artifact["text_ops"] = len(operations) - eager.total()
                 artifact["eager_op_names"] = dict(eager.most_common(MAX_NAMES))
                 call.function.profiled_call = call.number
             self._write_artifact("graphdoctor_called", call.function.counted(is_end=False))

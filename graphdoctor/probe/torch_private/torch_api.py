@@ -358,6 +358,28 @@ def marked_conversions(range_name: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def marked_texts(range_name: str) -> Iterator[None]:
+    """Put what writes a tensor as text into a profiler range, while the context lasts.
+
+    ``repr``, ``str`` and ``print`` call ``torch._tensor_str._str``, and an f-string
+    ``Tensor.__format__`` (2.11 to 2.15).
+    """
+
+    def marked(write: Function) -> Any:
+        def run(*arguments: Any, **options: Any) -> Any:
+            with torch.profiler.record_function(range_name):
+                return write(*arguments, **options)
+
+        return torch._dynamo.disable(run)
+
+    with (
+        mock.patch.object(torch._tensor_str, "_str", marked(torch._tensor_str._str)),
+        mock.patch.object(Tensor, "__format__", marked(Tensor.__format__)),
+    ):
+        yield
+
+
 def has_conversions() -> bool:
     """Return whether code that Dynamo generated can convert graphs' results.
 

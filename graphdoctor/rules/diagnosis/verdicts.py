@@ -15,6 +15,7 @@ _ORDER: tuple[Verdict, ...] = (
     "contained",
     "unproven",
     "not tried",
+    "verified with loss",
     "moved",
     "no effect",
     "makes it worse",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphdoctor.facts.check import (
+    LEAST_COVERAGE,
     BaselineEntry,
     BaselineRun,
     Budget,
@@ -95,6 +96,7 @@ def check_target(
     explained = [*new, *(item.finding for item in worse), *(item.finding for item in ignored)]
     # An entry whose finding is now ignored isn't fixed.
     present = {finding.fingerprint for finding in diagnosis.findings}
+    allows_less = before is not None or policy.fail_on == "never"
     verdict = verdict.replace(
         error=_refusal_text(diagnosis) or empty_text(diagnosis, before),
         new=new,
@@ -109,7 +111,7 @@ def check_target(
         baseline_run=before,
         fixed=tuple(entry for entry in entries.values() if entry.fingerprint not in present),
         ignored=ignored,
-        budgets=_budgets(policy.limits, diagnosis),
+        budgets=_budgets(policy.limits, diagnosis, allows_less=allows_less),
         baseline_torch=compared[0] if compared else None,
         is_other_torch=compared is not None and compared[0] != version,
     )
@@ -241,8 +243,9 @@ def _off_text(diagnosis: Diagnosis) -> str | None:
     )
 
 
-def _budgets(limits: Limits, diagnosis: Diagnosis) -> tuple[Budget, ...]:
-    """Compare each limit with what was measured.
+def _budgets(limits: Limits, diagnosis: Diagnosis, *, allows_less: bool) -> tuple[Budget, ...]:
+    """Compare each limit with what was measured, and coverage with the least that passes, unless
+    something ``allows_less``.
 
     Ignored findings and findings in the baseline count too: a budget limits what torch did.
     """
@@ -259,7 +262,13 @@ def _budgets(limits: Limits, diagnosis: Diagnosis) -> tuple[Budget, ...]:
             is_least = name == "min-coverage"
             is_kept = value is not None and (value >= limit if is_least else value <= limit)
             budgets.append(Budget(name=name, limit=limit, value=value, is_kept=is_kept))
-    return tuple(budgets)
+    share = summary.coverage
+    if allows_less or "min-coverage" in limits or share is None or share >= LEAST_COVERAGE:
+        return tuple(budgets)
+    least = Budget(
+        name="min-coverage", limit=LEAST_COVERAGE, value=share, is_kept=False, is_default=True
+    )
+    return (*budgets, least)
 
 
 def _does_more_harm(finding: Finding, before: BaselineEntry) -> bool:

@@ -16,7 +16,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.diagnosis import Cost, Finding, Severity
-from graphdoctor.facts.fixes import WORKING
+from graphdoctor.facts.fixes import LOSSY, WORKING
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.diffs import DiffError, changes_of
 from graphdoctor.fixes.patch import FileChange
@@ -28,6 +28,7 @@ from graphdoctor.views import words
 from graphdoctor.views.html.lines import LineState
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
+from graphdoctor.views.reasons import verdict_text
 from graphdoctor.wording import counted, duration, percent
 
 SOURCE = "graphdoctor"
@@ -212,7 +213,7 @@ def fix_edits(
     def read(name: Path) -> bytes:
         return document.source.encode() if name == path else name.read_bytes()
 
-    for fix in sorted(finding.fixes, key=lambda fix: fix.verdict not in WORKING):
+    for fix in finding.fixes:
         if fix.diff is None or fix.verdict not in (*WORKING, "not tried", "unproven"):
             continue
         try:
@@ -224,9 +225,9 @@ def fix_edits(
                 document.uri if change.path == path else change.path.as_uri(): text_edits(change)
                 for change in changes
             }
-            is_verified = fix.verdict in WORKING
+            is_verified = fix.verdict in WORKING and fix.verdict != LOSSY
             same = words.same_text(fix.compared, fix.attacked) if is_verified else None
-            proof = ": ".join(filter(None, (fix.verdict, same)))
+            proof = ": ".join(filter(None, (verdict_text(fix), same)))
             title = f"{words.fix_text(fix)} ({proof})"
             yield title, is_verified, types.WorkspaceEdit(changes=edits)
 
