@@ -26,7 +26,7 @@ from graphdoctor.views.measures import (
     skip_text,
     time_text,
 )
-from graphdoctor.views.words import TOO_NOISY
+from graphdoctor.views.words import TOO_NOISY, UNKNOWN
 from graphdoctor.wording import duration, factor_text, listed, shortened
 
 _MAX_NAMED = 3
@@ -125,6 +125,37 @@ def _with_interval(variant: Variant) -> str:
     return f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
 
 
+def _slower(timed: Sequence[Variant]) -> str | None:
+    """Say how much slower all of them are; None unless they are."""
+    if not timed or any(variant.judgement != "slower" for variant in timed):
+        return None
+    rounds = _which_rounds(timed[0])
+    if len(timed) == 1:
+        subject = "torch.compile" if timed[0].name == "default" else timed[0].name
+        factor, _, interval = _times_slower(timed[0]).partition(" ")
+        return f"{subject} makes it {factor} slower {interval}{rounds}"
+    shown = (f"{variant.name} {_times_slower(variant)}" for variant in timed[:_MAX_NAMED])
+    return f"torch.compile makes it slower{rounds}: {', '.join(shown)}"
+
+
+def _times_slower(variant: Variant) -> str:
+    speedup = variant.speedup
+    if speedup is None:
+        return UNKNOWN
+    interval = interval_text(1 / speedup.high, 1 / speedup.low)
+    nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
+    return f"{factor_text(1 / speedup.ratio)} ({interval}){nothing}"
+
+
+def _beside_eager(variant: Variant) -> str:
+    nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
+    if _is_unclear([variant]):
+        return f"{variant.name}: {TOO_NOISY}{nothing}"
+    if variant.judgement == "slower":
+        return f"{variant.name} is slower, {_times_slower(variant)}"
+    return f"{variant.name} is at {_with_interval(variant)}{nothing}"
+
+
 def _is_unclear(timed: Sequence[Variant]) -> bool:
     """Whether there are times, and all of them are too noisy to say anything."""
     return bool(timed) and all(
@@ -151,14 +182,10 @@ def _none_faster(others: Sequence[Variant], verdict: BenchVerdict) -> list[str]:
         )
         text = f"Too noisy to say whether {names} {verb} faster than eager"
     else:
-        shown = []
-        for variant in timed[:_MAX_NAMED]:
-            is_known = not _is_unclear([variant])
-            at = f" is at {_with_interval(variant)}" if is_known else f": {TOO_NOISY}"
-            nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
-            shown.append(f"{variant.name}{at}{nothing}")
-        rounds = _which_rounds(timed[0])
-        text = f"No variant is measurably faster than eager{rounds}: {', '.join(shown)}"
+        text = _slower(timed) or (
+            f"No variant is measurably faster than eager{_which_rounds(timed[0])}: "
+            f"{', '.join(map(_beside_eager, timed[:_MAX_NAMED]))}"
+        )
     if verdict.held_back is None:
         return [text]
     return [text, f"What holds {timed[0].name} back: {verdict.held_back.message}"]
@@ -217,6 +244,8 @@ def _of_sizes(best: str | None, run: Sequence[SweepPoint]) -> str:
     if best is None:
         return f"eager mode {_ended(eager)}"
     if best == EAGER:
+        if _slower(_timed(others)):
+            return "torch.compile makes it slower"
         return "no variant is measurably faster than eager" if others else "only eager mode was run"
     ratios = [
         factor_text(variant.speedup.ratio if variant.speedup else 0.0)

@@ -50,7 +50,7 @@ from graphdoctor.views.reasons import (
     reasons_text,
     verdict_text,
 )
-from graphdoctor.wording import counted, duration, join_texts, kind_text, listed, speed_text
+from graphdoctor.wording import counted, duration, join_texts, kind_text, listed
 
 _MOST_LATER = 12
 """Of the fixes for what showed later, and of what is left."""
@@ -268,13 +268,13 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     text = words.measured_speed(times)
     if text == words.SAME_SPEED:
         return f"{text} in speed"
-    if text == words.TOO_NOISY or times.shown_ratio is None:
+    if text == words.TOO_NOISY:
         return f"{words.TOO_NOISY} how fast"
     is_asked = times.backend == target.compile_arguments.get("backend")
     under = "" if is_asked else f" under {times.backend}"
     longer_us = times.after_us - times.before_us
     cost = f", by {duration(longer_us)} per call" if longer_us > 0 else ""
-    return f"{speed_text(times.shown_ratio)}{under}{cost}"
+    return f"{text.partition(' (')[0]}{under}{cost}"
 
 
 def _why_untried(treatment: Treatment) -> str:

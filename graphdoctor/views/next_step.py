@@ -51,9 +51,11 @@ def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
         return command
     if treatment.is_interrupted:
         return command_line(target, "fix", *_choices(treatment))
-    has_unsafe = any(fix.untried_cause == "unsafe" for fix in treatment.tried)
-    if has_unsafe and treatment.after is None:
-        return command_line(target, "fix", *_choices(treatment), "--unsafe-fixes")
+    if treatment.after is None and _is_broken(diagnosis.findings):
+        if any(fix.untried_cause == "unsafe" for fix in treatment.tried):
+            return command_line(target, "fix", *_choices(treatment), "--unsafe-fixes")
+        # A bench of what still breaks would lead here again.
+        return explained(finding.code for finding in diagnosis.findings)
     return command_line(target, "bench")
 
 
@@ -84,13 +86,15 @@ def after_profile(report: ProfileReport) -> str | None:
 
 
 def after_cure(report: CureReport, *, is_written: bool) -> str | None:
-    """Of a cure: write its edits, keep what is fast, or see why nothing is faster than eager
-    mode.
+    """Of a cure: write its edits, keep what is fast, or see why the program fails; nothing where
+    eager mode is fastest.
     """
     target = _as_asked(report.target)
     if report.best == CURED and report.diff and not is_written:
         return command_line(target, "cure", "--apply")
-    return command_line(target, "bench", "--why") if report.best in (None, EAGER) else kept(target)
+    if report.best == EAGER:
+        return None
+    return command_line(target, "explain") if report.best is None else kept(target)
 
 
 def after_export(report: ExportReport) -> str | None:
@@ -105,9 +109,12 @@ def after_comparison(comparison: DiagnosisComparison) -> str | None:
 
 
 def after_check(report: CheckReport) -> str | None:
-    """Of a check: the run of the first target that failed it."""
-    failed = (target.target for target in report.targets if target.state != "passed")
-    return next(map(_explain, failed), None)
+    """Of a check: fixes for the first target that failed it, or its run."""
+    failed = next((target for target in report.targets if target.state != "passed"), None)
+    if failed is None:
+        return None
+    command = "fix" if _is_broken(failed.failing) else "explain"
+    return command_line(TargetInfo(text=failed.target), command)
 
 
 def after_survey_comparison(comparison: SurveyComparison) -> str | None:

@@ -380,7 +380,7 @@ def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | N
     computed += ["text"] * TEXTS.issubset(kinds)
     torchs = listed([kind_text(kind) for kind in attacked.torch_kinds])
     torch_changes = f"; on some, torch.compile itself changes {torchs}" if torchs else ""
-    inputs = counted(attacked.count, "input")
+    inputs = counted(attacked.count, "other input")
     return f"same {listed(computed, 6)} on {inputs}{torch_changes}" if computed else None
 
 

@@ -53,7 +53,7 @@ def test_findings_are_lines_that_editors_understand(tmp_path: Path, run_here: Ru
     assert (
         "my model.py:7:16: GD103 `x.sum().item()` reads a tensor's value into Python" in done.stdout
     )
-    assert "help: Skip" in done.stdout
+    assert "help: Let torch call `print` after the graph has run" in done.stdout
     assert done.stdout.endswith(
         "2 findings in 1 compiled function of 1 file.\nNext: graphdoctor rule GD101\n"
     )

@@ -10,11 +10,12 @@ import pytest
 import typer
 
 from graphdoctor.commands.app import application
-from graphdoctor.facts.bench import EAGER, BenchReport, Judgement
+from graphdoctor.facts.bench import EAGER, BenchReport, Judgement, Noise
 from graphdoctor.facts.fixes import Treatment, TrialChoices
 from graphdoctor.facts.recording import Recording, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.shared import FROM_CALLER
+from graphdoctor.views.cure import cure_view
 from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.next_step import (
@@ -117,7 +118,8 @@ def test_two_surveys_without_a_regression_lead_to_a_measurement() -> None:
         # Unsafe fixes come after safe ones found nothing.
         (SUGGESTED, UNSAFE, "fix model.py --unsafe-fixes"),
         (SUGGESTED, UNSAFE.replace(is_interrupted=True), "fix model.py"),
-        (SUGGESTED, UNTRIED, "bench model.py"),
+        # Where nothing holds, a bench would lead to fixes again.
+        (SUGGESTED, UNTRIED, "rule GD101"),
     ],
 )
 def test_a_run_leads_to_what_its_findings_ask_for(
@@ -201,6 +203,14 @@ def test_a_cure_is_written_then_kept() -> None:
     assert "check" in str(after_cure(cured(), is_written=True)) or after_cure(
         cured(), is_written=True
     ) == ("graphdoctor init")
+
+
+def test_where_eager_mode_is_fastest_nothing_is_left_to_do() -> None:
+    slower = cured(best=EAGER, cured=None, diff="")
+    assert after_cure(slower, is_written=False) is None
+    assert "Done: keep eager mode for this model." in on_terminal(cure_view(slower))
+    noisy = slower.replace(noise=Noise(ratio=2.0, spread=1.0, is_noisy=True))
+    assert "Done" not in on_terminal(cure_view(noisy))
 
 
 @pytest.mark.slow

@@ -11,12 +11,17 @@ from graphdoctor.facts.fixes import (
     ColdCompile,
     LeftFinding,
     PairedTime,
+    Reason,
     Treatment,
     TriedFix,
     Verdict,
+    because,
 )
 from graphdoctor.facts.recording import TargetInfo
+from graphdoctor.facts.trials import Difference, ResultKind
 from graphdoctor.views.fixes import outcome, treatment_parts
+from graphdoctor.views.reasons import verdict_text
+from graphdoctor.views.words import time_changes
 from tests.each import for_each
 from tests.factories import diagnosed, recording
 from tests.views.outputs import statements
@@ -88,6 +93,15 @@ def recording_graphs() -> Treatment:
     return treated(cuda_graphs=1).replace(before=BEFORE.replace(cuda_graphs=0))
 
 
+def losing(reason: Reason) -> Treatment:
+    """A fix that loses what the reason names."""
+    return treated(fix(verdict="verified with loss", reasons=(because("until_others", reason),)))
+
+
+def dropped(kind: ResultKind) -> Reason:
+    return because("drops_lines", Difference(kind=kind, where="call 1"))
+
+
 UNSAFE = {"untried_cause": "unsafe"}
 COLD = ColdCompile(backend="inductor", before_s=133.72, after_s=50.31)
 INTERRUPTED = {"is_interrupted": True}
@@ -137,6 +151,33 @@ def test_what_changed_is_named_and_nothing_that_was_not_measured(
     assert told == snapshot
     assert "CUDA graphs, 0, 1" in shown(recording_graphs())
     assert "compiling, inductor, 133.7 s, 50.3 s" in shown(OUTCOMES["what compiling takes"][0])
+
+
+@for_each(
+    "reason, lost",
+    [
+        (dropped("stdout"), "prints are lost"),
+        (dropped("logs"), "log lines are lost"),
+        (because("exceptions"), "another exception is raised"),
+        (because("not_kept", "self.seen"), "a value isn't kept"),
+    ],
+)
+def test_a_fix_that_loses_output_is_never_plainly_verified(reason: Reason, lost: str) -> None:
+    treatment = losing(reason)
+    said = f"verified, but {lost} when compiled"
+    assert said in outcome(treatment, target())
+    assert verdict_text(treatment.tried[0]) == said
+    assert "The applied fix" in shown(treatment)
+
+
+WIDE = times("inductor", 0.07, 0.06, 0.37).replace(before_us=40420.0, after_us=2810.0)
+
+
+@for_each("timed", [WIDE, FASTER, SLOWER, FASTER.replace(before_us=202.0, after_us=207.0)])
+def test_the_table_and_the_last_line_give_one_speed(timed: PairedTime) -> None:
+    treatment = treated(graphs=3, times=(timed,))
+    [(*_, in_table)] = time_changes(treatment)
+    assert in_table.partition(" (")[0] in outcome(treatment, target("inductor"))
 
 
 @for_each(

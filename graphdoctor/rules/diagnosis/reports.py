@@ -133,8 +133,9 @@ def with_costs(
     for fix in recording.treatment.tried if recording.treatment else ():
         if fix.verdict == "verified" and fix.is_on_untouched and fix.times:
             times = fix.times[0]
-            share = 1 - times.ratio
-            cost = Cost(call_us=times.before_us * share, call_from="fix", share=share)
+            saved_us = times.before_us - times.after_us
+            share = saved_us / times.before_us
+            cost = Cost(call_us=saved_us, call_from="fix", share=share)
             saved[fix.fingerprint] = cost if times.is_clear else None
     compile_s: defaultdict[str | None, float] = defaultdict(float)
     for report in recompiles:

@@ -304,3 +304,30 @@ def test_unfinished_run_is_crashed_whatever_allows_it(facts, error):
 def test_the_exit_code_is_that_of_the_worst_target(states, code):
     targets = tuple(checked(CLEAN).replace(state=state) for state in states)
     assert CheckReport(graphdoctor_version="1", targets=targets).exit_code == code
+
+
+def little_compiled(share: float):
+    """A clean run of which so much is in graphs."""
+    return CLEAN.replace(summary=CLEAN.summary.replace(coverage=share))
+
+
+@for_each(
+    "share, policy, state",
+    [
+        (0.13, {}, "failed"),
+        (0.49, {"limits": {"max-breaks": 0}}, "failed"),
+        (0.13, {"limits": {"min-coverage": 0.1}}, "passed"),
+        (0.13, {"fail_on": "never"}, "passed"),
+        (0.5, {}, "passed"),
+    ],
+)
+def test_less_than_half_compiled_needs_a_limit(share, policy, state):
+    verdict = judged(little_compiled(share), **policy)
+    assert verdict.state == state
+    assert [budget.is_default for budget in verdict.budgets if not budget.is_kept] == [True] * (
+        state == "failed"
+    )
+
+
+def test_a_baseline_allows_less_than_half():
+    assert against(little_compiled(0.13), little_compiled(0.13)).state == "passed"
