@@ -202,7 +202,9 @@ def setting_that_raises(error: BaseException) -> RaisedBy | None:
     frames = list(frames_outwards())
     if any("_higher_order_ops" in frame.f_code.co_filename for frame in frames):
         return None
-    if any(frame.f_locals.get("one_graph") is True for frame in frames):
+    # Only of frames that are torch's own: f_locals of the program's would keep its objects alive.
+    compiles = [frame for frame in frames if frame.f_code.co_filename.endswith(_CONVERT_FRAME)]
+    if any(frame.f_locals.get("one_graph") is True for frame in compiles):
         return "fullgraph"
     traced = getattr(error, "_torch_dynamo_tracer_output", None)
     return "error_on_graph_break" if getattr(traced, "error_on_graph_break", False) else None
