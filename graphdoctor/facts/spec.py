@@ -94,8 +94,7 @@ class CallSpec:
     calls: int = option(1, "Make the calls this many times.", metavar="N", least=1, goes_to="call")
     backend: str = option(
         None,
-        "A registered backend. By default, eager, which shows graph breaks quickest; with a mode or"
-        " options, inductor.",
+        "A registered backend; eager, or inductor with a mode or options.",
         metavar="NAME",
         goes_to="compile",
     )
