@@ -235,13 +235,14 @@ def misplaced_options(
     if not options:
         return [], []
     commands: Any = typer.main.get_command(application(names))
-    parameters = [it for command in commands.commands.values() for it in command.params]
-    flags = {flag for it in parameters for flag in (*it.opts, *it.secondary_opts)}
+    parameters = [option for command in commands.commands.values() for option in command.params]
+    flags = {flag for option in parameters for flag in (*option.opts, *option.secondary_opts)}
     source = ""
     with contextlib.suppress(OSError):
         source = Path(script).read_text(encoding="utf-8", errors="replace")
     flags = {flag for flag in flags if not re.search(rf"[\"']{flag}\b", source)}
-    return [it for it in options if it in flags], [it for it in options if it not in flags]
+    ours = [name for name in options if name in flags]
+    return ours, [name for name in options if name not in flags]
 
 
 def _show_version(is_asked: bool) -> None:
