@@ -103,7 +103,10 @@ def gpu_turn() -> Iterator[None]:
         for name in sorted(gpus() or ()):
             path = folder / f"graphdoctor-{os.getuid()}-gpu-{name.replace('/', '-')}.lock"
             with contextlib.suppress(OSError):
-                fcntl.flock(stack.enter_context(path.open("wb")), fcntl.LOCK_EX)
+                # Others may write to this folder, too, and a link there would lead elsewhere.
+                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+                stack.callback(os.close, file)
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

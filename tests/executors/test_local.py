@@ -421,6 +421,16 @@ def test_one_process_at_a_time_holds_a_gpu(tmp_path, monkeypatch):
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_a_turn_leaves_alone_what_a_planted_link_leads_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(machine, "gpus", lambda: ("0",))
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    (tmp_path / f"graphdoctor-{os.getuid()}-gpu-0.lock").symlink_to(precious)
+    with machine.gpu_turn():
+        assert precious.read_text() == "kept"
+
+
 @given(machines(), st.integers(1, 8))
 def test_groups_that_share_no_physical_core_come_first(there, size):
     groups = core_groups(there.siblings, size)
