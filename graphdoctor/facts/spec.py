@@ -94,7 +94,7 @@ class CallSpec:
     calls: int = option(1, "Make the calls this many times.", metavar="N", least=1, goes_to="call")
     backend: str = option(
         None,
-        "A registered backend; eager, or inductor with a mode or options.",
+        "A registered backend. A mode or options imply inductor.",
         metavar="NAME",
         goes_to="compile",
     )

@@ -70,7 +70,10 @@ class SurveyOptions:
     )
     cpus: int | None = option(None, "Cores for each piece.", metavar="N", least=1)
     gpus: int | None = option(
-        None, "GPUs for each piece. By default, 1 where the device is cuda.", metavar="N", least=0
+        None,
+        "GPUs for each piece. By default, 1 where the device is cuda, which --jobs shares.",
+        metavar="N",
+        least=0,
     )
     timeout: float | None = option(
         None,
