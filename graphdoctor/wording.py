@@ -89,7 +89,9 @@ _WIDE = 2.0
 smaller."""
 
 
-def speed_text(ratio: float, low: float | None = None, high: float | None = None) -> str:
+def speed_text(
+    ratio: float, low: float | None = None, high: float | None = None, *, has_ends: bool = True
+) -> str:
     """How much faster or slower, such as ``1.7x faster`` with a multiplication sign; at least, if
     the interval is wide.
 
@@ -97,6 +99,7 @@ def speed_text(ratio: float, low: float | None = None, high: float | None = None
         ratio: The time after over the time before, above 0.
         low: Lower end of its confidence interval; None if there is none.
         high: Its upper end.
+        has_ends: The interval is written, too.
     """
     is_faster = ratio <= 1
     shown = _factor(1 / ratio if is_faster else ratio)
@@ -110,7 +113,7 @@ def speed_text(ratio: float, low: float | None = None, high: float | None = None
     ends = (1 / high, 1 / low) if is_faster else (low, high)
     if ends[1] > _WIDE * ends[0]:
         return f"at least {_factor(ends[0])} {'faster' if is_faster else 'slower'}"
-    return f"{text} ({_factor(ends[0])} to {_factor(ends[1])})"
+    return f"{text} ({_factor(ends[0])} to {_factor(ends[1])})" if has_ends else text
 
 
 def _factor(value: float) -> str:

@@ -224,7 +224,7 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
             # Torch reports the exception before it wraps it, so this can be of any class.
             if compile_.compile_id in broken or _OTHERS.fullmatch(failure.type):
                 continue
-            if _documented(failure.message) is not None:
+            if _documented_error(failure.message) is not None:
                 continue
             # Dynamo asks the program's values for their length, class, … while it traces and writes
             # guards.
@@ -324,7 +324,7 @@ class UserError(RecordingRule, code="GD901", severity="error"):
             is_killed = not is_over and call.error is not None and call.error.type == _BROKEN_PIPE
             if call.error is None or is_killed or _OVERWRITTEN.search(call.error.message):
                 continue
-            if not call.error.from_compiler and _documented(call.error.message) is None:
+            if not call.error.from_compiler and _documented_error(call.error.message) is None:
                 yield self._of_call(view, call, call.error, failed[-1:])
         yield from self._documented(view, failed)
 
@@ -337,7 +337,7 @@ class UserError(RecordingRule, code="GD901", severity="error"):
         errors = [call.error.message for call in recording.calls if call.error is not None]
         texts = [*failures, *((text, None) for text in (*errors, recording.exit.traceback or ""))]
         for text, compile_ in texts:
-            if (error := _documented(text)) is None:
+            if (error := _documented_error(text)) is None:
                 continue
             entry, message, fix = error
             if entry is None and compile_ is not None and compile_.failure is not None:
@@ -374,7 +374,7 @@ class UserError(RecordingRule, code="GD901", severity="error"):
         )
 
 
-def _documented(text: str) -> tuple[StackEntry | None, str, Fix] | None:
+def _documented_error(text: str) -> tuple[StackEntry | None, str, Fix] | None:
     """Read a documented error of torch's: the line if its text has it, what is wrong, and what to
     do.
     """

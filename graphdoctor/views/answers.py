@@ -132,28 +132,29 @@ def _slower(timed: Sequence[Variant]) -> str | None:
     rounds = _which_rounds(timed[0])
     if len(timed) == 1:
         subject = "torch.compile" if timed[0].name == "default" else timed[0].name
-        factor, _, interval = _times_slower(timed[0]).partition(" ")
-        return f"{subject} makes it {factor} slower {interval}{rounds}"
+        return f"{subject} makes it {_times_slower(timed[0], ' slower')}{rounds}"
     shown = (f"{variant.name} {_times_slower(variant)}" for variant in timed[:_MAX_NAMED])
     return f"torch.compile makes it slower{rounds}: {', '.join(shown)}"
 
 
-def _times_slower(variant: Variant) -> str:
+def _times_slower(variant: Variant, slower: str = "") -> str:
     speedup = variant.speedup
     if speedup is None:
         return UNKNOWN
     interval = interval_text(1 / speedup.high, 1 / speedup.low)
-    nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
-    return f"{factor_text(1 / speedup.ratio)} ({interval}){nothing}"
+    return f"{factor_text(1 / speedup.ratio)}{slower} ({interval}){_where_nothing(variant)}"
 
 
 def _beside_eager(variant: Variant) -> str:
-    nothing = ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
     if _is_unclear([variant]):
-        return f"{variant.name}: {TOO_NOISY}{nothing}"
+        return f"{variant.name}: {TOO_NOISY}{_where_nothing(variant)}"
     if variant.judgement == "slower":
         return f"{variant.name} is slower, {_times_slower(variant)}"
-    return f"{variant.name} is at {_with_interval(variant)}{nothing}"
+    return f"{variant.name} is at {_with_interval(variant)}{_where_nothing(variant)}"
+
+
+def _where_nothing(variant: Variant) -> str:
+    return ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
 
 
 def _is_unclear(timed: Sequence[Variant]) -> bool:

@@ -265,7 +265,7 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     times = deciding(treatment.times)
     if times is None:
         return None
-    text = words.measured_speed(times)
+    text = words.measured_speed(times, has_ends=False)
     if text == words.SAME_SPEED:
         return f"{text} in speed"
     if text == words.TOO_NOISY:
@@ -274,7 +274,7 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
     under = "" if is_asked else f" under {times.backend}"
     longer_us = times.after_us - times.before_us
     cost = f", by {duration(longer_us)} per call" if longer_us > 0 else ""
-    return f"{text.partition(' (')[0]}{under}{cost}"
+    return f"{text}{under}{cost}"
 
 
 def _why_untried(treatment: Treatment) -> str:

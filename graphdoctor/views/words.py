@@ -417,14 +417,14 @@ def place_text(place: SnippetPlace) -> str:
     }.get(place.where, f"In {called}, in place of {lines}")
 
 
-def measured_speed(measured: PairedTime) -> str:
+def measured_speed(measured: PairedTime, *, has_ends: bool = True) -> str:
     """Say how much faster or slower the call became, or that the measurements don't tell."""
     ratio = measured.shown_ratio
     if measured.is_clear and ratio is None:
         return TOO_NOISY
     if not measured.is_clear or ratio is None or speed_text(ratio) == UNCHANGED:
         return SAME_SPEED
-    return speed_text(ratio, measured.ratio_low, measured.ratio_high)
+    return speed_text(ratio, measured.ratio_low, measured.ratio_high, has_ends=has_ends)
 
 
 def count_changes(before: Counts, after: Counts) -> Iterator[tuple[str, str, str, str]]:

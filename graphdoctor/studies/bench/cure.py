@@ -173,9 +173,15 @@ class _Search:
                 ways.start_eager(partial(ways.start, [own]))
             if ways.eager.is_steady:
                 ways.time([own])
-                floor_us, eager_us = ways.floor_us(own) or 0.0, ways.eager.call_us
-                # A call that takes less shows that the machine disturbed the measurement.
-                if (eager_us or floor_us) < floor_us <= (own.call_us or floor_us):
+                floor_us, eager_us, own_us = ways.floor_us(own), ways.eager.call_us, own.call_us
+                # A compiled call that takes less shows that the machine disturbed the measurement.
+                is_least = floor_us is not None and (own_us is None or floor_us <= own_us)
+                if (
+                    is_least
+                    and eager_us is not None
+                    and floor_us is not None
+                    and eager_us < floor_us
+                ):
                     self.floor_us = floor_us
                 else:
                     for spec, program in candidates():
