@@ -69,12 +69,6 @@ FAILING = {
             "while importing the target: ModuleNotFoundError",
         ),
     ),
-    "a syntax error": Case(
-        "def f(x:\n  pass\n", ('File "{file}", line 1', "SyntaxError: '(' was never closed")
-    ),
-    "a null byte": Case(
-        b"x = 1\n\0\n", ("while importing the target: ", "null bytes")
-    ),  # a ValueError before 3.11.4
     "an exception whose text raises": Case(
         "import torch\nclass E(Exception):\n    def __str__(self): raise RuntimeError\ndef f(x): raise E\n"
         + INPUTS,
