@@ -173,15 +173,11 @@ class _Search:
                 ways.start_eager(partial(ways.start, [own]))
             if ways.eager.is_steady:
                 ways.time([own])
-                floor_us, eager_us, own_us = ways.floor_us(own), ways.eager.call_us, own.call_us
-                # A compiled call that takes less shows that the machine disturbed the measurement.
-                is_least = floor_us is not None and (own_us is None or floor_us <= own_us)
-                if (
-                    is_least
-                    and eager_us is not None
-                    and floor_us is not None
-                    and eager_us < floor_us
-                ):
+                floor_us, eager_us = ways.floor_us(own), ways.eager.call_us
+                if floor_us is not None and own.call_us is not None:
+                    # A compiled call that took less is the least that was seen.
+                    floor_us = min(floor_us, own.call_us)
+                if floor_us is not None and eager_us is not None and eager_us < floor_us:
                     self.floor_us = floor_us
                 else:
                     for spec, program in candidates():
