@@ -638,10 +638,9 @@ class LearningRate(RecompileRule, code="GD204"):
                 " float dynamic"
             )
             return (call_fix(title, is_safe=True),)
-        # A schedule computes numbers such as 0.00039999999999999996.
-        value = f": `lr=torch.tensor({float(group.first.old):.6g})`" if group.first.old else ""
+        # The first value that a step saw can be a schedule's, not what was configured.
         title = (
-            f"Create the optimizer with `lr` as a tensor{value}, and change that in place, with"
+            "Create the optimizer with `lr=torch.tensor(<your lr>)`, and change that in place, with"
             " `fill_`"
         )
         return (code_fix(f"{title}: a float assigned to `lr` replaces it", is_safe=True),)
