@@ -7,13 +7,17 @@ They are only read on request, because they are most of a log. ``None`` always m
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from dataclasses import field
 from typing import Literal
 
 from . import shared
 from .base import Fact
 from .spec import StageName
-from .stack import Origin
+from .stack import Origin, parsed
+
+Language = Literal["Python", "C++"]
 
 LoweredGraph = Literal["forward", "backward", "inference"]
 """A graph that AOTAutograd hands to Inductor."""
@@ -373,3 +377,24 @@ class GraphStages(Fact):
     """In the order in which torch makes them."""
     lines: tuple[SourceLine, ...] = ()
     """The lines of the user that its operations come from, where their source is known."""
+
+
+def kernel_sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
+    """Yield each kernel that generated code defines: its name, and its own code."""
+    module = parsed(code)
+    for statement in () if module is None else module.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="async_compile"), attr=made_by),
+                    args=arguments,
+                ),
+            ):
+                constants = (item.value for item in arguments if isinstance(item, ast.Constant))
+                texts = (value for value in constants if isinstance(value, str))
+                text = max(texts, key=len, default="")
+                if "\n" in text:
+                    yield name, ("C++" if made_by.startswith("cpp") else "Python", text)
+                elif (whole := ast.get_source_segment(code, statement)) is not None:
+                    yield name, ("Python", whole)

@@ -20,6 +20,7 @@ from graphdoctor.facts.picture import (
     Stage,
     StageGraph,
     StageNode,
+    kernel_sources,
 )
 from graphdoctor.facts.recording import Frame, Graph, GraphNode, Recording
 from graphdoctor.facts.stack import parsed
@@ -228,14 +229,7 @@ def kernels_of(code: str) -> tuple[str, ...]:
     module = parsed(code)
     if module is None:
         return ()
-    names: list[str] = []
-    for statement in module.body:
-        match statement:
-            case ast.Assign(
-                targets=[ast.Name(id=name)],
-                value=ast.Call(func=ast.Attribute(value=ast.Name(id="async_compile"))),
-            ):
-                names.append(name)
+    names = [name for name, _ in kernel_sources(code)]
     names += (name for name in _calls(module) if name.startswith(LIBRARY))
     return tuple(dict.fromkeys(names))
 

@@ -45,6 +45,7 @@ _MOST_OUTER = 12
 _DEEPEST = 3
 """Of the parts that are shown in short: as deep as ``self.transformer.h[0]``."""
 _MOST_SETS = 12
+_MOST_TREES = 4
 _MOST_KINDS = 5
 _MOST_CHECKS = 3
 _MOST_TEXT = 70
@@ -137,46 +138,58 @@ def _tone(share: float) -> Tone:
 
 
 def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator[Block]:
-    """In short: the costliest compile of each function, and the parts of the costliest of all."""
+    """In short: what each compile's checks cost, and its guards by part, costliest first; compiles
+    of one function with the same parts share a tree.
+    """
+    if not sets:
+        return
 
     def weight(guard_set: GuardSet) -> tuple[float, int]:
         return guard_set.known_share or 0, guard_set.guard_count
 
-    if not sets:
-        return
-    ordered = sorted(sets, key=weight, reverse=True)
-    frame_ids = {name: frame.frame_id for name, frame in frames.items()}
-    by_function = grouped(
-        (frame_ids.get(guard_set.compile_id, guard_set.compile_id), guard_set)
-        for guard_set in ordered
-    )
-    chosen = {group[0].compile_id for group in list(by_function.values())[:_MOST_SETS]}
-    costliest = [guard_set for guard_set in sets if guard_set.compile_id in chosen]
-    if len(costliest) > 1:
-        rows = (
-            (
-                guard_set.compile_id,
-                Span(frame.name if (frame := frames.get(guard_set.compile_id)) else ""),
-                str(guard_set.guard_count),
-                "" if guard_set.search_us is None else time_text(guard_set.search_us),
-                "" if guard_set.share is None else percent(guard_set.share),
-            )
-            for guard_set in costliest
+    rows = (
+        (
+            guard_set.compile_id,
+            Span(frame.name if (frame := frames.get(guard_set.compile_id)) else ""),
+            str(guard_set.guard_count),
+            "" if guard_set.latency_us is None else time_text(guard_set.latency_us),
+            "" if guard_set.search_us is None else time_text(guard_set.search_us),
+            "" if guard_set.share is None else percent(guard_set.share),
         )
-        columns = ("compile", "function", "#guards", "#check in the call", "#of the call")
-        yield Table(columns, rows, "compile", _MOST_SETS, show="short")
-    first = ordered[0]
-    pieces = sorted(parts_of(first), key=lambda part: -part.guard_count * part.times)
-    inner = [(depth, part) for depth, part in walk(pieces) if depth <= _DEEPEST]
-    values = ((value, must, "") for value, must, _ in _values(first))
-    tables = (
-        _part_table(inner, first, most=1),
-        Table(("value", "must be", "from line"), values, "value", _MOST_OUTER),
+        for guard_set in sets
     )
-    yield Section(_title(first, frames.get(first.compile_id)), tables, show="short")
-    if hidden := len(sets) - len(costliest):
-        more = f"{counted(hidden, 'more compile')} of the same functions or with fewer guards: -v"
-        yield Note(more, "dim", show="short")
+    columns = (
+        "compile",
+        "function",
+        "#guards",
+        "#first check",
+        "#check in the call",
+        "#of the call",
+    )
+    yield Table(columns, rows, "compile", _MOST_SETS, show="short")
+    ordered = sorted(sets, key=weight, reverse=True)
+    trees = {guard_set.compile_id: parts_of(guard_set) for guard_set in ordered}
+
+    def parts_key(guard_set: GuardSet) -> object:
+        frame = frames.get(guard_set.compile_id)
+        named = walk(trees[guard_set.compile_id])
+        parts = tuple((part.path, part.guard_count) for _, part in named if part.path != STATE)
+        return frame.frame_id if frame else guard_set.compile_id, parts
+
+    groups = list(grouped((parts_key(guard_set), guard_set) for guard_set in ordered).values())
+    for number, (first, *others) in enumerate(groups[:_MOST_TREES]):
+        pieces = sorted(trees[first.compile_id], key=lambda part: -part.guard_count * part.times)
+        inner = [(depth, part) for depth, part in walk(pieces) if depth <= _DEEPEST]
+        tables: list[Block] = [_part_table(inner, first, most=1)]
+        if number == 0:
+            values = ((value, must, "") for value, must, _ in _values(first))
+            tables.append(Table(("value", "must be", "from line"), values, "value", _MOST_OUTER))
+        same = ", ".join(guard_set.compile_id for guard_set in others)
+        if same:
+            tables.append(Note(f"Same parts in {same}", "dim"))
+        yield Section(_title(first, frames.get(first.compile_id)), tables, show="short")
+    if (hidden := len(groups) - _MOST_TREES) > 0:
+        yield Note(f"{counted(hidden, 'more tree')} of guards: -v", "dim", show="short")
 
 
 # One compile.

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.picture import GraphStages, LinePlace, StageChange, StageNode, StageReport
+from graphdoctor.facts.picture import (
+    GraphStages,
+    LinePlace,
+    StageChange,
+    StageNode,
+    StageReport,
+    kernel_sources,
+)
 from graphdoctor.facts.recording import Graph
 from graphdoctor.facts.spec import StageName
 from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table
@@ -48,6 +56,7 @@ def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
         title = Span(f"Graph {graph.compile_id or '?'} {graph.function}{place}")
         report = None if graph.graph_index is None else captured.get(graph.graph_index)
         yield Section(title, _graph(graph, report), f"Stages of {graph.compile_id or '?'}")
+    yield from _longest_kernel(diagnosis.stages)
     yield from (Note(text, "warning") for text in _missing(diagnosis))
 
 
@@ -199,27 +208,29 @@ def _fusion(report: StageReport) -> Iterator[Block]:
             yield Note(Span(f"in no kernel's list: {_counts(report.unfused)}"), "dim")
     if report.code is None:
         return
-    code = report.code.rstrip()
-    lines = code.splitlines()
-    begin, end = _calling(lines)
-    yield Note(Span(f"code: {report.file}" if report.file else "code:", "strong"))
-    yield Code("\n".join(lines[begin:end]), show="short")
-    if (left := len(lines) - (end - begin)) > 0:
-        yield Note(f"{counted(left, 'more line')}, the kernels among them: -v", "dim", show="short")
-    yield Code(code, show="long")
+    if report.file:
+        yield Note(Span(f"code: {report.file}", "strong"))
+    yield Code(report.code.rstrip(), show="long")
 
 
-def _calling(lines: Sequence[str]) -> tuple[int, int]:
-    """The lines of generated code that run the kernels, at most as many as are shown; the first
-    ones if it has none.
-    """
-    begin = next((n for n, line in enumerate(lines) if line.lstrip().startswith("def call(")), 0)
-    indents = [len(line) - len(line.lstrip()) if line.strip() else None for line in lines]
-    outer = indents[begin] or 0 if lines else 0
-    body = [n for n in range(begin + 1, len(lines)) if indents[n] is not None]
-    end = next((n for n in body if (indents[n] or 0) <= outer), len(lines))
-    last = max((n for n in body if n < end), default=begin)
-    return begin, min(last + 1 if lines else 0, begin + _MOST_LINES)
+def _longest_kernel(graphs: Iterable[GraphStages]) -> Iterator[Section]:
+    """The body of the longest kernel that Inductor wrote, which stands for all in short."""
+    kernels = [
+        (text.strip("\n").split("\n"), name, graph, stage)
+        for graph in graphs
+        for stage in graph.stages
+        for name, (_, text) in kernel_sources(stage.code or "" if stage.stage == "fusion" else "")
+    ]
+    if not kernels:
+        return
+    lines, name, graph, stage = max(kernels, key=lambda kernel: len(kernel[0]))
+    body: list[Block] = [Code(textwrap.dedent("\n".join(lines[:_MOST_LINES])))]
+    if (left := len(lines) - _MOST_LINES) > 0:
+        body.append(Note(f"{counted(left, 'more line')}: -v", "dim"))
+    of = f"Longest of {len(kernels)} kernels" if len(kernels) > 1 else "Kernel"
+    title = f"{of}: {name}"
+    where = join_texts(", ", f"graph {graph.compile_id or '?'}", stage.of)
+    yield Section((title, Span(f" ({where})", tone="dim")), tuple(body), show="short")
 
 
 def _name(report: StageReport) -> str:

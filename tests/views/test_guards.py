@@ -133,15 +133,17 @@ def test_checks_that_took_longer_than_the_call_are_called_noise() -> None:
     assert "115 µs" in text
 
 
-def test_of_one_function_the_costliest_compile_is_shown() -> None:
-    again = LAYERS.replace(compile_id="0/1", share=0.2)
-    diagnosis = diagnosed(
-        compiles=(compiled(), compiled("0/1")), guards=Guards(sets=(LAYERS, again))
-    )
-    text = on_terminal(guards_view(diagnosis), width=100)
-    assert "0/1 Net.forward" in text
-    assert "0/0 Net.forward" not in text
-    assert "1 more compile of the same functions" in text
+def test_compiles_with_the_same_parts_share_a_tree_and_each_says_its_first_check() -> None:
+    again = LAYERS.replace(compile_id="0/1", share=0.2, latency_us=45.0)
+    other = guard_set(guard("x", "x")).replace(compile_id="0/2", latency_us=7.0)
+    sets = (LAYERS, again, other)
+    compiles = tuple(map(compiled, ("0/0", "0/1", "0/2")))
+    diagnosis = diagnosed(compiles=compiles, guards=Guards(sets=sets))
+    lines = on_terminal(guards_view(diagnosis), width=100).splitlines()
+    trees = [line.split()[0] for line in lines if "Net.forward  " in line and "model.py" in line]
+    assert trees == ["0/1", "0/2"]
+    assert "Same parts in 0/0" in lines
+    assert "0/1      Net.forward      38      45.0 µs          20%" in lines
 
 
 @for_each("found", [recording(), recording(compiles=(), frames=(), graphs=())])

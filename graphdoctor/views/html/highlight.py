@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from markupsafe import Markup, escape
 from pygments.lexers.c_cpp import CppLexer
 from pygments.lexers.python import PythonLexer
 from pygments.token import STANDARD_TYPES, Token
 
+from graphdoctor.facts.picture import Language
 from graphdoctor.views.printable import printable_lines
-
-Language = Literal["Python", "C++"]
 
 _CLASSES = {
     Token.Keyword: "k",

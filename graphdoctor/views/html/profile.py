@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.picture import GeneratedCode, Picture
+from graphdoctor.facts.picture import GeneratedCode, Language, Picture, kernel_sources
 from graphdoctor.facts.profile import ProfiledKernel, ProfileReport, TimePart
-from graphdoctor.facts.stack import parsed
 from graphdoctor.views import profile_words as words
-from graphdoctor.views.html.highlight import Language, highlighted
+from graphdoctor.views.html.highlight import highlighted
 from graphdoctor.views.html.lines import AnnotatedFile, Line
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import Blocks, Drawing
@@ -233,7 +231,7 @@ class Codes:
 
 def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCode]) -> Codes:
     """Find the code of each kernel."""
-    sources = [dict(_sources(graph.code)) for graph in generated]
+    sources = [dict(kernel_sources(graph.code)) for graph in generated]
     numbers: dict[KernelCode, int] = {}
     of: list[tuple[int, ...]] = []
     room, left_out = _MAX_CHARACTERS, 0
@@ -274,24 +272,3 @@ def _code_of(
     what = language if name in sources else "Calls of it"
     where = f"{what} in the {f'{stage} ' if stage else ''}graph of compile {compile_id}"
     return KernelCode(name, language, "\n".join(lines[:most]), where, note) if lines else None
-
-
-def _sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
-    """The kernels that generated code defines, each with its own code."""
-    module = parsed(code)
-    for statement in () if module is None else module.body:
-        match statement:
-            case ast.Assign(
-                targets=[ast.Name(id=name)],
-                value=ast.Call(
-                    func=ast.Attribute(value=ast.Name(id="async_compile"), attr=made_by),
-                    args=arguments,
-                ),
-            ):
-                constants = (item.value for item in arguments if isinstance(item, ast.Constant))
-                texts = (value for value in constants if isinstance(value, str))
-                text = max(texts, key=len, default="")
-                if "\n" in text:
-                    yield name, ("C++" if made_by.startswith("cpp") else "Python", text)
-                elif (whole := ast.get_source_segment(code, statement)) is not None:
-                    yield name, ("Python", whole)
