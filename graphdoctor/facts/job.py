@@ -48,6 +48,9 @@ class RankCompile(CompiledFunction):
 
     compile_id: str
     """Its id there, such as ``0/1``."""
+    code: tuple[str, str, int, int | None]
+    """See ``Frame.code``; without the file's folder, since machines of one job can have the same
+    program in other folders."""
     occurrence: int = 0
     """Number of frames of the same function that began before its own frame, as after a reset or
     for another instance."""
@@ -191,13 +194,12 @@ collectives that others compiled; ``stopped``: a rank's log ends, in a compile o
 others went on."""
 
 
-class HangCandidate(Fact):
+class HangCandidate(CompiledFunction):
     """A place where ranks can wait for others forever."""
 
     kind: HangKind
     compile: str
     """The compile, as in ``agreement``."""
-    function: str
     waiting: tuple[int, ...]
     """The ranks that would wait."""
     missing: tuple[int, ...]
@@ -214,7 +216,7 @@ found it in a cache; otherwise in which part most of the time is: the backend or
 ``unknown``: torch doesn't say."""
 
 
-class Straggler(Fact):
+class Straggler(CompiledFunction):
     """The rank that others wait for most, and why."""
 
     rank: int
@@ -223,7 +225,8 @@ class Straggler(Fact):
     slowest."""
     compile: str
     """The compile that is most of it, as in ``agreement``."""
-    function: str
+    missing: tuple[int, ...] = ()
+    """The ranks that don't have it."""
     compile_extra_s: float
     """Seconds of that one."""
     why: StragglerCause

@@ -480,6 +480,9 @@ class Frame(Fact):
     """For a resume function, the line that it continues from; None for other functions."""
     code_name: str
     """The code object's name, such as ``torch_dynamo_resume_in_forward_at_12``."""
+    code_line: int | None = None
+    """1-based first line of the code object, decorators included; None for torch's own function
+    around a module."""
     is_wrapper: bool = False
     """True if it is torch's own function around a module of torch's own class; it then stands where
     the program compiles or makes the module."""
@@ -496,6 +499,13 @@ class Frame(Fact):
         if self.wraps is not None:
             return self.wraps
         return self.qualname if self.qualname and self.qualname != "<module>" else self.function
+
+    @property
+    def code(self) -> tuple[str, str, int, int | None]:
+        """File, function, first line and the line that it continues from, which are the same in
+        each process that runs it, whatever else is known there.
+        """
+        return self.file, self.function, self.code_line or self.line, self.resumes_at
 
     @property
     def described(self) -> str:

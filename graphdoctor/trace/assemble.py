@@ -344,6 +344,7 @@ class Assembler:
             package=package,
             resumes_at=resumes_at,
             code_name=code_name,
+            code_line=line,
         )
 
     def _graph(self, graph: Graph, frame: Frame | None) -> Graph:

@@ -114,6 +114,7 @@ def test_where_ranks_can_wait_forever_is_a_sentence(kind: str, said: str) -> Non
             "kind": kind,
             "compile": "0/0",
             "function": "step",
+            "location": {"file": "net.py", "line": 1, "function": "step"},
             "waiting": (0, 1, 2),
             "missing": (3,),
             "collectives": calls,

@@ -1,7 +1,8 @@
 """Agreement and divergence of ranks: their reports in, a row for each compile out.
 
-Compiles of several ranks are one row if they are of the same function, of the same frame of it in
-the order in which frames began, and of the same number among its compiles. A rank that compiles one
+Compiles of several ranks are one row if they are of the same code, of the same frame of it in the
+order in which frames began, and of the same number among its compiles. Names are for people: what
+is known of a function can differ with each rank. A rank that compiles one
 function more has other frame ids from there on, so ids alone would call everything after it
 different.
 """
@@ -14,11 +15,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from graphdoctor.facts.base import grouped, values_of
+from graphdoctor.facts.base import field_types, grouped, values_of
 from graphdoctor.facts.job import (
     Aspect,
     CacheGroup,
     CompileAgreement,
+    CompiledFunction,
     Divergence,
     DivergentValue,
     HangCandidate,
@@ -64,9 +66,7 @@ def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
         numbers: Counter[tuple[object, ...]] = Counter()
         compiles = keyed.setdefault(report.rank, {})
         for compile_ in report.compiles:
-            # Machines of one job can have the same program in other folders.
-            file, line = compile_.location.file.rpartition("/")[2], compile_.location.line
-            frame = (file, compile_.function, line, compile_.resumes_at, compile_.occurrence)
+            frame = (*compile_.code, compile_.occurrence)
             compiles[*frame, numbers[frame]] = compile_
             numbers[frame] += 1
     return [
@@ -128,7 +128,7 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     differs_in += ["cache"] if len(caches) > 1 else []
     return CompileAgreement(
         compile=first.compile_id,
-        **values_of(first, "function", "location", "resumes_at"),
+        **values_of(first, *field_types(CompiledFunction)),
         groups=tuple(groups),
         agree=len(groups) == 1,
         differs_in=tuple(differs_in),
@@ -183,7 +183,7 @@ def first_divergence(
                 else groups_of(_values(row)[what])
             )
             return Divergence(
-                **values_of(compared, "compile", "function", "location", "resumes_at"),
+                **values_of(compared, "compile", *field_types(CompiledFunction)),
                 ranks=ranks_in(groups[1:]),
                 what=what,
                 values=tuple(
@@ -260,7 +260,7 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
             places[kind] = HangCandidate(
                 kind=kind,
                 compile=row.first.compile_id,
-                function=row.first.function,
+                **values_of(row.first, *field_types(CompiledFunction)),
                 waiting=waiting,
                 missing=missing,
                 **more,
@@ -357,7 +357,8 @@ def skew_of(
             rank=rank,
             extra_s=extra[rank],
             compile=row.first.compile_id,
-            function=row.first.function,
+            **values_of(row.first, *field_types(CompiledFunction)),
+            missing=tuple(sorted(set(numbers) - row.compiles.keys())),
             compile_extra_s=seconds,
             why=_why(row, rank, numbers),
         )

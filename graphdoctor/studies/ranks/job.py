@@ -104,8 +104,7 @@ def _with_texts(
 ) -> Divergence:
     if divergence.what not in ("operations", "sizes", "guards"):
         return divergence  # its values are no digests
-    place = (divergence.compile, divergence.function, divergence.resumes_at)
-    row = next(row for row in job.agreement if (row.compile, row.function, row.resumes_at) == place)
+    row = next(row for row in job.agreement if not row.agree)
     ids = {rank: group.compile_id or "" for group in row.groups for rank in group.ranks}
     files, firsts = {rank.rank: rank for rank in ranks}, [of.ranks[0] for of in divergence.values]
     texts = dict(executor.run(read_texts, [(files[rank], ids[rank]) for rank in firsts]))
@@ -277,15 +276,22 @@ def read_texts(piece: tuple[RankFolder, str]) -> tuple[str, str]:
 
 def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankCompile, ...]:
     marks = {mark.compile_id: mark for mark in span.marks}
-    counts: Counter[tuple[str, str, int, int | None]] = Counter()
+    counts: Counter[tuple[object, ...]] = Counter()
     frames: dict[int, dict[str, Any]] = {}
     for frame in recording.frames:
         location = frame.entry.located(root)
-        key = (frame.file, frame.function, frame.line, frame.resumes_at)
-        place = {"function": location.function, "resumes_at": frame.resumes_at}
-        frames[frame.frame_id] = place | {"location": location, "occurrence": counts[key]}
+        file, *code = frame.code
+        key = (file.replace("\\", "/").rpartition("/")[2], *code)
+        frames[frame.frame_id] = {
+            "function": location.function,
+            "location": location,
+            "resumes_at": frame.resumes_at,
+            "code": key,
+            "occurrence": counts[key],
+        }
         counts[key] += 1
-    unknown = {"function": "?", "location": StackEntry(file="?", line=0, function="?")}
+    nowhere = StackEntry(file="?", line=0, function="?")
+    unknown = {"function": "?", "location": nowhere, "code": ("?", "?", 0, None)}
     compiles: list[RankCompile] = []
     for compile_ in recording.compiles:
         # Why it was compiled, for people, and the part that is alike on ranks that agree.

@@ -332,7 +332,7 @@ def _waits(job: Job) -> Iterator[Block]:
 def _hang_text(hang: HangCandidate, job: Job) -> str:
     waiting, missing = _some(hang.waiting, job), _some(hang.missing, job)
     calls = f" ({_collectives(dict.fromkeys(hang.collectives))})" if hang.collectives else ""
-    place = f"{hang.compile} {hang.function}{calls}"
+    place = f"{_named(hang, hang.compile)}{calls}"
     words = f": {'; '.join(hang.words)}" if hang.words else ""
     texts: dict[HangKind, str] = {
         "schedule": f"{waiting} and {missing} call different collectives in {place}",
@@ -350,16 +350,13 @@ def _skew_texts(job: Job) -> Iterator[str]:
     straggler = job.skew.straggler
     if straggler is None:
         return
-    at = (straggler.compile, straggler.function)
-    row = next(row for row in job.agreement if (row.compile, row.function) == at)
     why = _WHY.get(straggler.why, "")
     if straggler.why == "alone":
-        absent = [rank for group in row.groups if group.compile_id is None for rank in group.ranks]
-        why = f": missing on {_some(absent, job)}"
+        why = f": missing on {_some(straggler.missing, job)}"
     extra, compile_extra = f"{straggler.extra_s:.2f} s", f"{straggler.compile_extra_s:.2f} s"
     part = "" if compile_extra == extra else f", {compile_extra} of it"
     longer = f"Rank {straggler.rank} compiles {extra} longer than the quickest rank{part}"
-    yield f"{longer} at {_named(row, row.compile)}{why}."
+    yield f"{longer} at {_named(straggler, straggler.compile)}{why}."
     waits = [(rank.waits_s, -rank.rank) for rank in job.ranks if rank.waits_s is not None]
     if job.skew.job_s is not None and waits:
         longest, rank = max(waits)

@@ -34,6 +34,7 @@ def compiled(compile_id="0/0", function="Net.forward", line=10, **values):
             "compile_id": compile_id,
             "function": function,
             "location": StackEntry(file="net.py", line=line, function=function),
+            "code": ("net.py", function, line, values.get("resumes_at")),
             "outcome": "compiled",
             "duration_s": 1.0,
             "backend_s": 0.25,

@@ -98,6 +98,17 @@ def test_several_instances_of_one_function_stay_apart():
     assert [row.agree for row in agreement] == [True, True, False]
 
 
+def test_one_code_that_ranks_know_under_other_names_is_one_row():
+    code = ("net.py", "<lambda>", 22, None)
+    again = compiled("0/1", "main.<lambda>", 21, code=code, causes=("t.shape[1]: 128 → 192",))
+    found = job(
+        rank(0, compiled("0/0", "main", 21, code=code)),
+        rank(1, compiled("0/0", "main.<lambda>", 22, code=code), again),
+    )
+    assert [(row.compile, row.agree) for row in found.agreement] == [("0/0", True), ("0/1", False)]
+    assert [value.value for value in found.first_divergence.values] == ["-", again.causes[0]]
+
+
 def test_the_order_in_which_ranks_come_does_not_matter():
     reports = (
         rank(0, compiled()),

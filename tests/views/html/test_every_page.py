@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from graphdoctor.facts.job import HangCandidate
 from graphdoctor.facts.profile import ProfileResult
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.studies.documents import JOB, SURVEY, SURVEY_COMPARISON
 from graphdoctor.views.formats import BENCH, PROFILE
 from tests.studies.survey.comparisons import changed
@@ -30,7 +31,14 @@ from tests.views.test_survey import SURVEYS
 
 pytestmark = pytest.mark.slow
 
-HANG = HangCandidate(kind="absent", compile="0/0", function="step", waiting=(0,), missing=(1,))
+HANG = HangCandidate(
+    kind="absent",
+    compile="0/0",
+    function="step",
+    location=StackEntry(file="net.py", line=1, function="step"),
+    waiting=(0,),
+    missing=(1,),
+)
 PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "bench": (
         lambda: page_of(BENCH, everything()),
