@@ -42,6 +42,11 @@ class CompiledFunction(Fact):
     resumes_at: int | None = None
     """For a resume function, the line that it continues from; None for other functions."""
 
+    @property
+    def frame(self) -> tuple[str, str, int | None]:
+        """Its file, name and line to continue from."""
+        return self.location.file, self.function, self.resumes_at
+
 
 class RankCompile(CompiledFunction):
     """One compile on one rank."""
@@ -164,6 +169,25 @@ class CompileAgreement(CompiledFunction):
     """The rank that took longest; None if unknown."""
 
 
+PartingKind = Literal["branch", "loop", "sizes", "values", "state"]
+"""Cause of a divergence. ``branch``: a branch of the source that ranks take differently; ``loop``:
+a loop that runs as often as the rank says; ``sizes``: those of a tensor; ``values``: a number or
+another constant; ``state``: an attribute of a module or object, or a mode of torch."""
+
+
+class Parting(Fact):
+    """Why two ranks part, as far as their logs and the recorded source tell."""
+
+    kind: PartingKind
+    location: StackEntry | None = None
+    """The branch or loop, or the line that reads the value; None if unknown."""
+    value: str
+    """The branch's condition, what the loop is over, or the value that differs, as source."""
+    reads: str | None = None
+    """The part of it that reads the rank, such as ``dist.get_rank()``; None if nothing in it is
+    known to."""
+
+
 class DivergentValue(Fact):
     """Value of some ranks where others have another."""
 
@@ -184,6 +208,8 @@ class Divergence(CompiledFunction):
     """In what: the first of the row's."""
     values: tuple[DivergentValue, ...]
     """Value of each group, the largest first."""
+    parting: Parting | None = None
+    """Its cause, between the first two groups; None if unknown."""
 
 
 HangKind = Literal["schedule", "graph", "order", "absent", "stopped"]

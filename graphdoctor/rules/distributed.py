@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import RecompileCause
-from graphdoctor.facts.job import Aspect, Job, JobFinding
+from graphdoctor.facts.job import Aspect, Divergence, Job, JobFinding, Parting
 from graphdoctor.facts.recording import Compile
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.rule import digest
 from graphdoctor.rules.toolkit import (
     BEFORE_SHARDING,
@@ -21,6 +23,7 @@ from graphdoctor.rules.toolkit import (
     bytes_text,
     call_fix,
     can_be_dynamic,
+    code_fix,
     compile_argument,
     counted,
     grouped,
@@ -432,7 +435,7 @@ class RanksDisagree(RecordingRule, code="GD209"):
 
     ## What it finds
     In a recording of several ranks, a function that some ranks compiled more often than others,
-    because they saw different sizes or values.
+    because they saw different sizes or values, or a branch on the rank in compiled code.
 
     ## Why it costs
     While one rank compiles, the others wait in the next collective, up to its timeout. If the
@@ -475,7 +478,8 @@ class RanksDisagree(RecordingRule, code="GD209"):
     recompiles alone. Where all ranks compile at the same time, each for its own sizes,
     `torch._dynamo.config.enable_compiler_collectives = True` has them agree on which sizes to make
     dynamic. Where something else differs, such as a mode or grad mode, make the same calls on every
-    rank during warm-up: all ranks then compile together.
+    rank during warm-up: all ranks then compile together. What one rank alone prints or writes
+    belongs outside the compiled function: a branch on the rank gives each rank other graphs.
 
     ## Fix safety
     Equal sizes and `dynamic=True` keep results the same. Compiler collectives are unsafe where a
@@ -537,10 +541,7 @@ def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
             collectives.
     """
     if not is_dynamic:
-        yield call_fix(
-            "Make the same calls on every rank, at least during warm-up, so that no rank compiles"
-            " alone"
-        )
+        yield _SAME_CALLS
         return
     title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
     yield compile_argument("dynamic=True", title, is_safe=True)
@@ -550,10 +551,31 @@ def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
     yield call_fix("Give all ranks the same sizes, with padding if needed")
 
 
+_SAME_CALLS = call_fix(
+    "Make the same calls on every rank, at least during warm-up, so that no rank compiles alone"
+)
+_OUTSIDE_BRANCH = (
+    call_fix(
+        "Do what only some ranks do outside the compiled function, such as after its call with what"
+        " it returns"
+    ),
+    code_fix(
+        "Put it in a function under `torch.compiler.disable` that all ranks call: the graph then"
+        " breaks there on each rank alike",
+        "torch/_dynamo/convert_frame.py, 2.13",
+    ),
+)
+
+
 def finding_of_job(job: Job) -> JobFinding | None:
-    """Return the first function that ranks of a job compiled for other sizes or values; None if
-    they agree on these.
+    """Return where ranks of a job run different code, or the first function that they compiled for
+    other sizes, values or state; None if they agree on these.
     """
+    divergence = job.first_divergence
+    parting = None if divergence is None else divergence.parting
+    # What recompiles alone has its sizes and numbers in the row.
+    if divergence is not None and parting is not None and not _is_recompile(divergence, job):
+        return _of_parting(parting, divergence, job)
     for row in job.agreement:
         causes = tuple(dict.fromkeys(cause for group in row.groups for cause in group.causes))
         differs_in = set(row.differs_in)
@@ -562,26 +584,68 @@ def finding_of_job(job: Job) -> JobFinding | None:
         is_by_sizes = "sizes" in differs_in and "operations" not in differs_in
         if row.agree or not (causes or is_by_sizes) or _BY_VALUES.isdisjoint(differs_in):
             continue
-        largest, *others = row.groups
+        # Where some ranks never run the function, they don't compile it for other values.
+        same = (other for other in job.agreement if other.frame == row.frame)
+        if not any("presence" not in other.differs_in for other in same):
+            continue
+        largest, *others = sorted(row.groups, key=lambda group: bool(group.causes))
         ranks = tuple(sorted(rank for group in others for rank in group.ranks)) or largest.ranks
         because = f" ({causes[0]})" if causes else ""
         fixes = _fixes(
             is_dynamic=all(group.is_dynamic for group in row.groups if group.causes),
             can_agree="presence" not in differs_in and job.environment.torch_build != "CPU",
         )
-        return JobFinding(
-            code=RanksDisagree.code,
-            rule=RanksDisagree.name,
-            severity=RanksDisagree.severity,
-            message=(
-                f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
-                f"{ranks_text(largest.ranks)}{because}"
-            ),
-            location=row.location,
-            count=1,
-            most=1,
-            ranks=ranks,
-            fixes=RanksDisagree.sourced(fixes),
-            fingerprint=digest(RanksDisagree.code, row.location.file, row.function),
+        message = (
+            f"`{row.function}` was compiled for other values on {ranks_text(ranks)} than on "
+            f"{ranks_text(largest.ranks)}{because}"
         )
+        return _finding(row.location, row.function, ranks, message, fixes)
     return None
+
+
+def _is_recompile(divergence: Divergence, job: Job) -> bool:
+    rows = (row for row in job.agreement if row.compile == divergence.compile)
+    return any(
+        group.causes for row in rows if row.frame == divergence.frame for group in row.groups
+    )
+
+
+def _of_parting(parting: Parting, divergence: Divergence, job: Job) -> JobFinding:
+    where, ranks = parting.location or divergence.location, divergence.ranks
+    which, branch = ranks_text(ranks), f"the {parting.kind} on line {where.line}"
+    fixes: tuple[Fix, ...] = _OUTSIDE_BRANCH
+    if divergence.what == "presence" and divergence.resumes_at is None:
+        fixes = (_SAME_CALLS,)  # a compiled function is called in the branch
+    if parting.kind in ("branch", "loop") and parting.reads is not None:
+        ranks = tuple(rank.rank for rank in job.ranks)
+        message = f"ranks run different code: {branch} depends on the rank"
+    elif parting.kind == "branch":
+        message = f"ranks run different code: {branch} goes another way on {which}"
+        fixes = (call_fix(f"Let all ranks decide `{parting.value}` alike"), *fixes)
+    elif parting.kind == "sizes":
+        message = f"`{divergence.function}` was compiled for other sizes on {which}"
+        can_agree = job.environment.torch_build != "CPU"
+        fixes = tuple(_fixes(is_dynamic=True, can_agree=can_agree))
+    else:
+        message = f"`{divergence.function}` was compiled for another `{parting.value}` on {which}"
+        fixes = (call_fix(f"Give all ranks the same `{parting.value}`"),)
+    finding = _finding(where, divergence.function, ranks, message, fixes)
+    # Such as the layers of a pipeline's stage, which are meant to be others.
+    return finding.replace(severity="info", fixes=()) if parting.kind == "loop" else finding
+
+
+def _finding(
+    location: StackEntry, function: str, ranks: tuple[int, ...], message: str, fixes: Fixes
+) -> JobFinding:
+    return JobFinding(
+        code=RanksDisagree.code,
+        rule=RanksDisagree.name,
+        severity=RanksDisagree.severity,
+        message=message,
+        location=location,
+        count=1,
+        most=1,
+        ranks=ranks,
+        fixes=RanksDisagree.sourced(fixes),
+        fingerprint=digest(RanksDisagree.code, location.file, function),
+    )

@@ -34,9 +34,10 @@ from graphdoctor.studies.ranks.agreement import (
     skew_of,
     with_texts,
 )
+from graphdoctor.studies.ranks.parting import Trail, parting_of, trail_of
 from graphdoctor.trace.folder import RankFolder, open_folder
 from graphdoctor.trace.reader import read_folder
-from graphdoctor.trace.sections import Wanted
+from graphdoctor.trace.sections import Details, Wanted, unprefixed
 from graphdoctor.version import __version__
 from graphdoctor.wording import ranks_text
 
@@ -91,29 +92,44 @@ def job_report(
     divergence = job.first_divergence
     if divergence is None:
         return job
+    job = replace(job, first_divergence=_explained(job, divergence, ranks, executor, root))
     finding = finding_of_job(job)
     is_shown = finding is not None and (selection is None or selection.keeps(finding))
-    findings = (finding, *job.findings) if finding is not None and is_shown else job.findings
-    return replace(
-        job, first_divergence=_with_texts(job, divergence, ranks, executor), findings=findings
-    )
+    return replace(job, findings=(finding, *job.findings)) if finding and is_shown else job
 
 
-def _with_texts(
-    job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor
+def _explained(
+    job: Job,
+    divergence: Divergence,
+    ranks: tuple[RankFolder, ...],
+    executor: Executor,
+    root: Path | None,
 ) -> Divergence:
-    if divergence.what not in ("operations", "sizes", "guards"):
-        return divergence  # its values are no digests
+    """Return a divergence with its cause, and with lines in place of digests."""
     row = next(row for row in job.agreement if not row.agree)
-    ids = {rank: group.compile_id or "" for group in row.groups for rank in group.ranks}
-    files, firsts = {rank.rank: rank for rank in ranks}, [of.ranks[0] for of in divergence.values]
-    texts = dict(executor.run(read_texts, [(files[rank], ids[rank]) for rank in firsts]))
-    is_of_guards, chosen = divergence.what == "guards", []
-    for _, text in sorted(texts.items()):
-        if isinstance(text, Failure):
+    ids = {rank: group.compile_id for group in row.groups for rank in group.ranks}
+    files = {rank.rank: rank for rank in ranks}
+    has_digests = divergence.what in ("operations", "sizes", "guards")
+    pieces = [
+        (files[value.ranks[0]], ids[value.ranks[0]], at < _COMPARED)
+        for at, value in enumerate(divergence.values)
+        if has_digests or at < _COMPARED
+    ]
+    read: list[CompileRead] = []
+    for _, of_rank in sorted(executor.run(read_compile, pieces), key=lambda pair: pair[0]):
+        if isinstance(of_rank, Failure):
             return divergence
-        chosen.append(text[is_of_guards])
-    return with_texts(divergence, chosen)
+        read.append(of_rank)
+    if has_digests:
+        is_of_guards = divergence.what == "guards"
+        texts = [of_rank.guards if is_of_guards else of_rank.graph for of_rank in read]
+        divergence = with_texts(divergence, texts)
+    if len(read) < _COMPARED:
+        return divergence
+    is_whole = all(rank.complete is not False for rank in job.ranks)
+    trails = (of_rank.trail for of_rank in read[:_COMPARED])
+    parting = parting_of(*trails, root=root or Path.cwd(), is_whole=is_whole)
+    return divergence.replace(parting=parting)
 
 
 def job_of(
@@ -263,15 +279,38 @@ def read_rank(piece: RankPiece) -> RankReport:
     )
 
 
-def read_texts(piece: tuple[RankFolder, str]) -> tuple[str, str]:
-    """Return the printed graph and guards of a compile of a rank; a pure function of its piece."""
-    files, compile_id = piece
-    wanted = Wanted(marks=True, texts_of=frozenset({compile_id.rpartition(":")[2]}))
-    span = read_folder(files.folder, wanted).span
-    for mark in span.marks if span is not None else ():
+_COMPARED = 2
+"""Groups of ranks whose trails are compared."""
+
+
+@dataclass(frozen=True)
+class CompileRead:
+    """What a rank did at a compile, and its printed graph and guards."""
+
+    trail: Trail
+    graph: str = ""
+    guards: str = ""
+
+
+def read_compile(piece: tuple[RankFolder, str | None, bool]) -> CompileRead:
+    """Read a compile of a rank, with the source if the last says so; a pure function of its
+    piece.
+    """
+    files, compile_id, has_source = piece
+    ids = [] if compile_id is None else [compile_id]
+    wanted = Wanted(
+        guards=has_source,
+        picture=has_source,
+        details=Details(ids, most_bytes=None),
+        marks=True,
+        texts_of=frozenset(map(unprefixed, ids)),
+    )
+    recording = read_folder(files.folder, wanted)
+    trail = trail_of(recording, compile_id)
+    for mark in () if recording.span is None else recording.span.marks:
         if mark.compile_id == compile_id:
-            return mark.graph_text or "", mark.guards_text or ""
-    return "", ""
+            return CompileRead(trail, mark.graph_text or "", mark.guards_text or "")
+    return CompileRead(trail)
 
 
 def _compiles(recording: Recording, span: LogSpan, root: Path) -> tuple[RankCompile, ...]:

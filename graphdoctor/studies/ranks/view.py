@@ -84,8 +84,17 @@ def job_view(job: Job) -> View:
     """Return the report of a job as a tree."""
     title = [job.target.text or "trace logs", counted(len(job.ranks), "rank")]
     title += [f"torch {job.environment.torch}"] if job.environment.torch else []
-    then = explained(finding.code for finding in job.findings)
+    then = _comparison(job) or explained(finding.code for finding in job.findings)
     return View(tuple(title), "ranks", tuple(_parts(job)), job.graphdoctor_version, then)
+
+
+def _comparison(job: Job) -> str | None:
+    """Return the command that compares ranks which part; None if the recording has no name."""
+    divergence = job.first_divergence
+    if divergence is None or job.recording is None or len(divergence.values) < 2:
+        return None
+    first, second = (str(rank) for rank in sorted(of.ranks[0] for of in divergence.values[:2]))
+    return shlex.join(["graphdoctor", "diff", job.recording, "--rank", first, "--rank", second])
 
 
 def _parts(job: Job) -> Iterator[Block]:
@@ -133,9 +142,17 @@ def verdict(job: Job) -> tuple[str, Tone]:
     if divergence is not None:
         at = f"{_named(divergence, divergence.compile)} ({short_place(divergence.location).shown})"
         what = f"{_WORDS.get(divergence.what, divergence.what)} differ"
-        if divergence.what == "presence":
+        if (parting := divergence.parting) is not None and parting.kind in ("branch", "loop"):
+            what = "they run different code"
+            if parting.location is not None:
+                place = short_place(parting.location).shown
+                how = "depends on the rank" if parting.reads else "goes different ways"
+                what += f", since the {parting.kind} at {place} {how}"
+        elif divergence.what == "presence":
             absent = [value.ranks for value in divergence.values if value.value == "-"]
             what = f"missing on {_some([rank for ranks in absent for rank in ranks], job)}"
+        elif parting is not None and parting.kind != "sizes":
+            what = f"`{parting.value}` differs"
         elif len(divergence.values) > 2:
             what += f" between {len(divergence.values)} groups of ranks"
         elif len(job.ranks) > 2:
@@ -380,9 +397,6 @@ def _next_commands(job: Job) -> Iterator[tuple[str | int, ...]]:
         # One that did something else.
         having = [value for value in divergence.values[1:] if value.value != "-"]
         rank = (having or divergence.values)[0].ranks[0]
-        if len(divergence.values) > 1:
-            first, second = sorted(value.ranks[0] for value in divergence.values[:2])
-            yield "what differs", "diff", recording, "--rank", first, "--rank", second
     yield f"only rank {rank}", "report", recording, "--rank", rank
     yield "as a page", "report", recording, "--html"
 

@@ -61,7 +61,7 @@ def jobs(tmp_path_factory):
     with ThreadPoolExecutor(2) as pool:
         ends = {
             what: pool.submit(run_job, what, folder)
-            for what in ("equal", "sizes", "alone", "silent", "dies")
+            for what in ("equal", "sizes", "alone", "branch", "silent", "dies")
         }
         ends["log:sizes"] = pool.submit(trace_job, "sizes", folder)
     found = {
@@ -108,6 +108,18 @@ def test_a_rank_that_changes_an_attribute_recompiles_alone(jobs):
     parted = jobs["alone"]["first_divergence"]
     assert parted["ranks"] == [1]
     assert "self.scale: 1 → 2" in {value["value"] for value in parted["values"]}
+
+
+def test_code_that_one_rank_alone_runs_is_a_branch_on_the_rank(jobs):
+    parting = jobs["branch"]["first_divergence"]["parting"]
+    assert (parting["kind"], parting["reads"]) == ("branch", "dist.get_rank()")
+    assert parting["location"]["text"].startswith("if WHAT")
+    finding = jobs["branch"]["findings"][0]
+    assert (finding["code"], finding["location"]) == ("GD209", parting["location"])
+    fixes = finding["fixes"]
+    assert [fix["title"][:14] for fix in fixes] == ["Do what only s", "Put it in a fu"]
+    assert jobs["sizes"]["first_divergence"]["parting"]["kind"] == "sizes"
+    assert jobs["alone"]["first_divergence"]["parting"]["kind"] == "state"
 
 
 def test_a_rank_that_compiles_less_is_there(jobs):

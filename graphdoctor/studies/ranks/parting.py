@@ -1,0 +1,405 @@
+"""Why ranks part: what two of them did at their first divergence in, its cause out.
+
+Which branch of the source they took differently, or which size, value or state they had. Nothing is
+said of a branch that another rank may not have reached, nor of files that weren't recorded.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from graphdoctor.facts.base import grouped
+from graphdoctor.facts.guards import ChangeKind, GuardChange, GuardNode
+from graphdoctor.facts.job import Parting, PartingKind
+from graphdoctor.facts.recording import GraphNode, Recording
+from graphdoctor.facts.stack import StackEntry, parsed, relative
+
+Line = tuple[str, int]
+Text = str | None
+Kinds = tuple[type[ast.stmt], ...]
+
+_RANK = re.compile(
+    r"_*(get_)?((node_)?local_|global_|node_|group_)?rank|(local_)?process_index"
+    r"|is_(local_|global_|world_)?(main|master|process_zero|zero|rank_zero)(_process)?",
+    re.IGNORECASE,
+)
+"""Names that PyTorch and libraries for training give to what differs with the rank."""
+_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "GROUP_RANK", "SLURM_PROCID", "SLURM_LOCALID"})
+"""Environment variables in which launchers say it."""
+_SIZES: frozenset[ChangeKind] = frozenset({"size", "rank", "stride"})
+_VALUES: frozenset[ChangeKind] = frozenset(
+    {"number", "flag", "text", "none", "value", "type", "identity", "keys", "length", "dtype"}
+)
+_UNTOLD: frozenset[ChangeKind] = frozenset({"backend", "entry_gone", "unknown", "relation"})
+_DEPTH = 4
+"""Calls and assignments that are followed from a condition to the rank."""
+
+
+@dataclass(frozen=True)
+class Trail:
+    """What one rank did at a compile, and where it came in the whole run."""
+
+    lines: tuple[Line, ...] = ()
+    """Lines of the compile's operations, breaks and guards, and of its caller."""
+    reached: frozenset[Line] = frozenset()
+    """The same of all compiles of the rank."""
+    nodes: tuple[GraphNode, ...] = ()
+    guards: tuple[GuardNode, ...] = ()
+    changes: tuple[GuardChange, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Recorded texts of the files."""
+
+
+def trail_of(recording: Recording, compile_id: str | None) -> Trail:
+    """Return what a recording, with its picture and guards, says of a compile; of none, only where
+    the rank came.
+    """
+    lines: dict[str | None, list[Line]] = {}
+    for compile_ in recording.compiles:
+        own = lines.setdefault(compile_.compile_id, [])
+        own += (entry.at for entry in compile_.stack)
+    for frame in recording.frames:
+        of_frame = [id_.compile_id for id_ in recording.compiles if id_.frame_id == frame.frame_id]
+        for id_ in of_frame if frame.resumes_at is not None else ():
+            lines[id_].append((frame.file, frame.resumes_at or 0))
+    for graph in recording.graphs:
+        places = ((node.file, node.line) for node in graph.nodes or ())
+        own = lines.setdefault(graph.compile_id, [])
+        own += ((file, line) for file, line in places if file is not None and line is not None)
+    for record in recording.breaks:
+        lines.setdefault(record.compile_id, []).extend(entry.at for entry in record.stack)
+    guards = () if recording.guards is None else recording.guards.sets
+    compiled = next((it for it in recording.compiles if it.compile_id == compile_id), None)
+    changes = () if compiled is None or compiled.cause is None else compiled.cause.changes
+    graphs = (graph for graph in recording.graphs if graph.compile_id == compile_id)
+    files = () if recording.picture is None else recording.picture.files
+    return Trail(
+        lines=tuple(dict.fromkeys(lines.get(compile_id, []))) if compile_id else (),
+        reached=frozenset(line for of_compile in lines.values() for line in of_compile),
+        nodes=tuple(node for graph in graphs for node in graph.nodes or ()),
+        guards=next((it.nodes for it in guards if it.compile_id == compile_id), ()),
+        changes=changes,
+        files={file.file: file.text for file in files if file.text is not None},
+    )
+
+
+def parting_of(first: Trail, second: Trail, *, root: Path, is_whole: bool) -> Parting | None:
+    """Return why two ranks parted; None if it is unknown.
+
+    ``is_whole``: both ran to their end, as far as is known.
+    """
+    if first.changes or second.changes:
+        # From here on one of them has another value; the other may get it later.
+        return _of_changes((*first.changes, *second.changes))
+    source = _Source({**second.files, **first.files}, root)
+    if is_whole and (branch := _taken_alone(first, second, source)) is not None:
+        return branch
+    guards = _differing_guards(first, second)
+    for guard in guards:
+        if (branch := source.condition_at(guard.location, guard.expression)) is not None:
+            return branch
+    pairs = zip(first.nodes, second.nodes, strict=False)
+    pair: Sequence[GraphNode] = next((pair for pair in pairs if _differ(pair)), ())
+    read = [source.within_statement(node.file, node.line) for node in pair]
+    read += [source.loop_at(node.file, node.line) for node in pair]
+    causes = [parting for parting in read if parting is not None]
+    if any(node.opcode == "placeholder" for node in pair) and len({_dtype(it) for it in pair}) == 1:
+        causes.append(Parting(kind="sizes", value=pair[0].name))
+    causes += (_of_guard(guard, root) for guard in guards)
+    return min(causes, key=lambda parting: _CERTAIN.index(parting.kind), default=None)
+
+
+_CERTAIN: tuple[PartingKind, ...] = ("branch", "loop", "sizes", "state", "values")
+"""An argument can be of another size because of a branch, and a constant because of an
+attribute."""
+
+
+def _differ(pair: tuple[GraphNode, GraphNode]) -> bool:
+    first, second = (it.replace(file=None, line=None, module=None) for it in pair)
+    return first != second
+
+
+def _dtype(node: GraphNode) -> tuple[str, Text]:
+    dtype = None if node.value is None else node.value.partition("[")[0]
+    return node.target, dtype
+
+
+def _of_changes(changes: Sequence[GuardChange]) -> Parting | None:
+    change = next((change for change in changes if change.kind not in _UNTOLD), None)
+    if change is None:
+        return None
+    kind: PartingKind = "values" if change.kind in _VALUES else "state"
+    if change.kind in _SIZES:
+        kind = "sizes"
+    elif (change.source or "").startswith("L['self']"):
+        kind = "state"
+    return Parting(kind=kind, value=change.expression)
+
+
+def _differing_guards(first: Trail, second: Trail) -> list[GuardNode]:
+    """Return guards on one value that must be another on the second rank."""
+    expected = {_guarded(guard): guard.expected for guard in second.guards}
+    return [
+        guard
+        for guard in first.guards
+        if guard.expected is not None
+        and expected.get(_guarded(guard)) not in (None, guard.expected)
+    ]
+
+
+def _guarded(guard: GuardNode) -> tuple[Text, Text]:
+    """Return what a guard is on; guards on a constant have a kind for some constants."""
+    return "constant" if guard.kind in _CONSTANTS else guard.kind, guard.source
+
+
+_CONSTANTS = ("EQUALS_MATCH", "CONSTANT_MATCH", "TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH")
+
+
+def _of_guard(guard: GuardNode, root: Path) -> Parting:
+    source = guard.source or ""
+    kind: PartingKind = "state"
+    if source.startswith("L['") and not source.startswith("L['self']"):
+        kind = "sizes" if guard.kind == "TENSOR_MATCH" else "values"
+    location = None if guard.location is None else guard.location.located(root)
+    return Parting(kind=kind, location=location, value=guard.expression)
+
+
+# Branches.
+
+
+def _taken_alone(first: Trail, second: Trail, source: _Source) -> Parting | None:
+    """Return the branch into which one rank alone came; one that depends on the rank before
+    others.
+    """
+    others: list[Parting] = []
+    for trail, other in ((first, second), (second, first)):
+        for file, line in source.with_calls(trail, other):
+            for branch in source.branches(file):
+                arm = next((arm for arm in branch.arms if line in arm), None)
+                if arm is None or any((file, number) in other.reached for number in arm):
+                    continue
+                parting = source.parting(file, branch.node, branch.test)
+                if parting.reads is not None:
+                    return parting
+                # Otherwise the other rank must be seen to have gone past it.
+                function = source.function_at(file, branch.node.lineno)
+                end = 0 if function is None else function.end_lineno or 0
+                past = range((branch.node.end_lineno or 0) + 1, end + 1)
+                beside = [it for it in branch.arms if it is not arm]
+                if any((file, at) in other.reached for span in (past, *beside) for at in span):
+                    others.append(parting)
+    return next(iter(others), None)
+
+
+@dataclass(frozen=True)
+class _Branch:
+    node: ast.stmt
+    test: ast.expr
+    arms: tuple[range, ...]
+    """Lines of each way; after a body that leaves the block, what follows is the other way."""
+
+
+class _Source:
+    """The recorded files of a program."""
+
+    def __init__(self, files: Mapping[str, str], root: Path) -> None:
+        self._texts, self._root = files, root
+        read = {file: parsed(text) for file, text in files.items()}
+        self._trees = {file: tree for file, tree in read.items() if tree is not None}
+
+    def branches(self, file: str) -> Iterator[_Branch]:
+        """Yield the branches of a file, outer ones first."""
+        for outer in ast.walk(self._trees[file]) if file in self._trees else ():
+            for block in _blocks(outer):
+                for at, node in enumerate(block, start=1):
+                    match node:
+                        case ast.If(test=test, body=body, orelse=orelse):
+                            rest = block[at:] if isinstance(body[-1], _LEAVING) else []
+                            yield _Branch(node, test, tuple(map(_span, (body, orelse or rest))))
+                        case ast.While(test=test, body=body):
+                            yield _Branch(node, test, (_span(body),))
+                        case ast.For(iter=test, body=body):
+                            yield _Branch(node, test, (_span(body),))
+                        case ast.Match(subject=test, cases=cases):
+                            arms = tuple(_span(case.body) for case in cases)
+                            yield _Branch(node, test, arms)
+
+    def with_calls(self, trail: Trail, other: Trail) -> Iterator[Line]:
+        """Yield the lines of a trail, and the one call of each function into which it alone came:
+        operations have their innermost line only.
+        """
+        called: dict[str, None] = {}
+        for file, line in trail.lines:
+            yield file, line
+            function = self.function_at(file, line)
+            while isinstance(function, _FUNCTIONS) and function.name not in called:
+                if any((file, at) in other.reached for at in _span([function])):
+                    break
+                called[function.name] = None
+                calls = list(self._calls(function.name))
+                if len(calls) != 1:
+                    break
+                yield calls[0]
+                function = self.function_at(*calls[0])
+
+    def _calls(self, name: str) -> Iterator[Line]:
+        for file, tree in self._trees.items():
+            calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+            yield from ((file, call.lineno) for call in calls if _last_name(call.func) == name)
+
+    def function_at(self, file: str, line: int) -> ast.stmt | None:
+        """Return the innermost function around a line."""
+        return self._innermost(file, line, _FUNCTIONS)
+
+    def _innermost(self, file: str, line: int, kinds: Kinds) -> ast.stmt | None:
+        tree = self._trees.get(file)
+        nodes = () if tree is None else ast.walk(tree)
+        around = [node for node in nodes if isinstance(node, kinds) and line in _span([node])]
+        return max(around, key=lambda node: node.lineno, default=None)
+
+    def condition_at(self, entry: StackEntry | None, value: str) -> Parting | None:
+        """Return the branch in whose condition, on this line, a value is read."""
+        for branch in self.branches(entry.file) if entry is not None else ():
+            if entry is not None and entry.line in _span([branch.test]):
+                parting = self.parting(entry.file, branch.node, branch.test)
+                if value in ast.unparse(branch.test):
+                    return parting
+        return None
+
+    def loop_at(self, file: Text, line: int | None) -> Parting | None:
+        """Return the loop around a line that runs as often as the rank says."""
+        for branch in self.branches(file or ""):
+            is_loop = isinstance(branch.node, (ast.For, ast.While))
+            if is_loop and line in branch.arms[0] and file is not None:
+                parting = self.parting(file, branch.node, branch.test)
+                if parting.reads is not None:
+                    return parting.replace(kind="loop")
+        return None
+
+    def within_statement(self, file: Text, line: int | None) -> Parting | None:
+        """Return the conditional expression of a statement, or the assignment to one of its names,
+        that reads the rank.
+        """
+        if file is None or line is None:
+            return None
+        statement = self._innermost(file, line, (ast.stmt,))
+        if statement is None or isinstance(statement, _COMPOUND):
+            return None
+        values = [node for node in ast.walk(statement) if isinstance(node, ast.expr)]
+        assigned = (it for value in values for it in self._assigned(file, value))
+        for value in (*values, *assigned):
+            for node in ast.walk(value):
+                if isinstance(node, ast.IfExp) and self._reads(file, node.test) is not None:
+                    return self.parting(file, node, node.test)
+        for value in values:
+            named = isinstance(value, (ast.Name, ast.Attribute, ast.Call))
+            if named and (reads := self._reads(file, value)) is not None:
+                entry = self._entry(file, line)
+                return Parting(kind="values", location=entry, value=reads, reads=reads)
+        return None
+
+    def parting(self, file: str, node: ast.stmt | ast.expr, test: ast.expr) -> Parting:
+        """Return a branch as the cause."""
+        return Parting(
+            kind="branch",
+            location=self._entry(file, node.lineno),
+            value=ast.unparse(test),
+            reads=self._reads(file, test),
+        )
+
+    def _entry(self, file: str, line: int) -> StackEntry:
+        around = [node for node in ast.walk(self._trees[file]) if isinstance(node, _NAMED)]
+        names = [node.name for node in around if line in _span([node])]
+        return StackEntry(
+            file=relative(file, self._root),
+            line=line,
+            function=".".join(names) or "<module>",
+            text=self._texts[file].splitlines()[line - 1].strip(),
+        )
+
+    def _reads(self, file: str, value: ast.expr, depth: int = _DEPTH) -> Text:
+        """Return the part of an expression that reads the rank; None if none is known to."""
+        for node in ast.walk(value):
+            match node:
+                case ast.Name() | ast.Attribute() if _is_rank(_last_name(node)):
+                    pass
+                case ast.Call(func=called) if _is_rank(_last_name(called)):
+                    pass
+                case ast.Subscript(slice=key) | ast.Call(args=[key, *_]) if _is_variable(key):
+                    pass
+                case ast.Name() | ast.Attribute() | ast.Call() if depth:
+                    sources = self._assigned(file, node)
+                    if not any(self._reads(file, it, depth - 1) for it in sources):
+                        continue
+                case _:
+                    continue
+            return ast.unparse(node)
+        return None
+
+    def _assigned(self, file: str, node: ast.expr) -> Iterator[ast.expr]:
+        """Yield what a name or attribute is assigned in its file, or what a function returns."""
+        if isinstance(node, ast.Call):
+            functions = self._functions.get(_last_name(node.func), [])
+            # Of several of one name, nobody knows which is called.
+            for found in ast.walk(functions[0]) if len(functions) == 1 else ():
+                if isinstance(found, ast.Return) and found.value is not None:
+                    yield found.value
+            return
+        here = self.function_at(file, node.lineno)
+        for line, value in self._assignments.get((file, ast.unparse(node)), ()):
+            there = self.function_at(file, line)
+            if isinstance(node, ast.Attribute) or there is None or there is here:
+                yield value
+
+    @cached_property
+    def _functions(self) -> Mapping[str, list[ast.stmt]]:
+        every = (node for tree in self._trees.values() for node in ast.walk(tree))
+        return grouped((node.name, node) for node in every if isinstance(node, _FUNCTIONS))
+
+    @cached_property
+    def _assignments(self) -> Mapping[tuple[str, str], list[tuple[int, ast.expr]]]:
+        return grouped(
+            ((file, ast.unparse(target)), (node.lineno, node.value))
+            for file, tree in self._trees.items()
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, (ast.Name, ast.Attribute))
+        )
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NAMED = (*_FUNCTIONS, ast.ClassDef)
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_COMPOUND = (*_NAMED, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _span(nodes: Sequence[ast.stmt | ast.expr]) -> range:
+    return range(nodes[0].lineno, (nodes[-1].end_lineno or 0) + 1) if nodes else range(0)
+
+
+def _last_name(node: ast.AST) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _is_rank(name: str) -> bool:
+    return _RANK.fullmatch(name) is not None
+
+
+def _is_variable(key: ast.expr) -> bool:
+    return isinstance(key, ast.Constant) and key.value in _VARIABLES
