@@ -47,7 +47,7 @@ PRINT = BreakReason(
     hints=("Avoid calling builtin `print`.",),
     context="builtin print [<class 'torch._dynamo.variables.constant.ConstantVariable'>] False",
 )
-FULL_COVERAGE = Coverage(graph_ops=4, eager_ops=0, extra_calls=1, extra_compiles=0)
+FULL_COVERAGE = Coverage(graph_ops=4, eager_ops=0)
 LOOP = BreakReason(
     gb_type="graph break in loop", torch_id="GB7000", explanation="torch cannot resume in a loop."
 )

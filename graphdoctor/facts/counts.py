@@ -24,12 +24,6 @@ class Coverage(Fact):
     text_ops: int = 0
     """Those of writing tensors as text, for a print, a log line or an f-string: they aren't the
     model's, and count neither as compiled nor as eager."""
-    extra_calls: int
-    """Calls that were added until nothing compiled, including the measured one; 0 for a script,
-    whose own calls are watched."""
-    extra_compiles: int
-    """Compiles in these calls. If above 0, the last call recompiles even with the same
-    arguments."""
     eager_op_names: dict[shared.OperationName, int] = field(default_factory=dict)
     """The eager operations by name, most frequent first, at most 20."""
 
@@ -63,7 +57,7 @@ class Steadiness(Fact):
     """Compiles that got guarded code in each of the user's calls; empty for a script, whose calls
     have no numbers."""
     compiles_repeated: tuple[int, ...] | None = None
-    """Compiles that began each time the last call was repeated; None if it wasn't."""
+    """The same in each repeat of the last call; None if it wasn't repeated."""
     function: str | None = None
     """For ``over_limit`` and ``never``, and for a script's ``compiling``: the function that shows
     it."""
@@ -77,8 +71,7 @@ class Steadiness(Fact):
     """Number of times that torch compiled that function until it hit the limit; None if it
     didn't."""
     limit_call: int | None = None
-    """The call in which it hit the limit; None if it didn't, or only when the last call was
-    repeated."""
+    """The call or repeat in which it hit the limit; None if it didn't."""
 
 
 class Counts(Fact):
@@ -113,7 +106,7 @@ class Counts(Fact):
     coverage_detail: Coverage | None = None
     """The counts that coverage is computed from."""
     compile_time_s: float | None = None
-    """Seconds spent compiling during the user's calls, as torch measured it; None for a trial with
+    """Seconds spent compiling in the calls and repeats, as torch measured it; None for a trial with
     another backend."""
     steady_call_us: float | None = None
     """Microseconds of a steady call, the median of up to 15; for a script one call of each compiled
@@ -260,8 +253,6 @@ class CallWatch(Fact):
             graph_ops=sum(part.graph_ops for part in known),
             eager_ops=sum(part.eager_ops for part in known),
             text_ops=sum(part.text_ops for part in known),
-            extra_calls=0,
-            extra_compiles=0,
             eager_op_names=dict(names.most_common(20)),
         )
 

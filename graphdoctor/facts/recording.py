@@ -598,25 +598,14 @@ class Graph(Fact):
     """Type and text of the backend's exception; None if it raised none."""
 
 
-class Settling(Fact):
-    """Compiles while the last call was repeated, with the same arguments, until it was steady."""
+class Repeats(Fact):
+    """Repetitions of the last call with the same arguments, until it was steady: what torch did in
+    them counts as in the calls before, after which they are numbered.
+    """
 
-    compiles: tuple[int, ...]
-    """Compiles that began in each repetition; 0 in the last one if the call was steady by then."""
-    is_over_limit: bool = False
-    """A function hit its recompile limit in the last repetition: from then on it runs eagerly, and
-    the calls of the program itself had not brought that about."""
-    recompiles: tuple[Compile, ...] = ()
-    """The recompiles among them, and functions that hit their limit."""
-    frames: tuple[Frame, ...] = ()
-    """The functions of these."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Return whether the call got steady: it compiled nothing, and no function hit its limit on
-        the way.
-        """
-        return bool(self.compiles) and not self.compiles[-1] and not self.is_over_limit
+    count: int
+    is_steady: bool
+    """In the last one torch compiled nothing, and no function hit its recompile limit."""
 
 
 class GraphRun(Fact):
@@ -766,7 +755,8 @@ class Recording(Fact):
     is_partial: bool
     """The run ended before all calls were made, or the log is cut off."""
     calls: tuple[Call, ...]
-    """The user's calls; empty for a script and for a log that graphdoctor didn't record."""
+    """The user's calls, without repeats; empty for a script and for a log that graphdoctor didn't
+    record."""
     compile_calls: tuple[CompileCall, ...] = ()
     """Places where a script called torch.compile, in order."""
     switches: tuple[CompileSwitch, ...] = ()
@@ -774,13 +764,13 @@ class Recording(Fact):
     frames: tuple[Frame, ...]
     """Frames in the order of their first compiles."""
     compiles: tuple[Compile, ...]
-    """Compiles in order, without those of the extra calls for coverage."""
+    """Compiles in order, without those of measurements."""
     graphs: tuple[Graph, ...]
-    """Graphs in order, without those of the extra calls."""
+    """Graphs in order, without those of measurements."""
     ddp_splits: tuple[DdpSplit, ...] = ()
     """Graphs that torch split at the buckets of DistributedDataParallel, in order."""
     breaks: tuple[BreakRecord, ...]
-    """torch's graph-break records in order, without those of the extra calls."""
+    """torch's graph-break records in order, without those of measurements."""
     sources: tuple[SourceContext, ...] = ()
     """The source around the lines of breaks; empty for a log that graphdoctor didn't record."""
     coverage: Coverage | None
@@ -790,8 +780,8 @@ class Recording(Fact):
     compiled."""
     steps: Steps | None = None
     """The steps of its training loop; None unless it was run again under a change."""
-    settling: Settling | None = None
-    """Compiles of the repetitions for coverage; None if there were none."""
+    repeats: Repeats | None = None
+    """Repetitions of the last call; None if there were none."""
     export: Export | None = None
     """Result of torch.export for the target; None if the run wasn't one that exports."""
     replay: Replay | None = None

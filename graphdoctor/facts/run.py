@@ -52,6 +52,7 @@ Phase = Literal[
     "measuring what the device reaches",
     "measuring memory",
     "warming up",
+    "repeating the last call",
     "making the calls",
     "exporting the target",
     "timing the last call",

@@ -738,8 +738,7 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
 
     ## Why it costs
     Every call recompiles, which takes far longer than running eagerly. After `recompile_limit` (8)
-    compiles, torch runs the function eagerly, without a warning, until the process ends. There is
-    no steady call to measure, so coverage and the cost of breaks are unknown.
+    compiles, torch runs the function eagerly, without a warning, until the process ends.
 
     ## Example
     ```python
@@ -784,9 +783,9 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
     """
 
     def findings(self, view: RecordingView) -> Findings:
-        settling, steadiness = view.recording.settling, steadiness_of(view)
+        steadiness = steadiness_of(view)
         frame, changes = unsettled(view.recording)
-        if frame is None or settling is None or steadiness is None:
+        if frame is None or steadiness is None:
             return
         why = f", because {names(steadiness.changing)} changed" if steadiness.changing else ""
         end = ""
@@ -796,7 +795,10 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
             view,
             frame.entry,
             f"`{frame.described}` recompiles in every call, even with the same arguments{why}{end}",
-            count=sum(compile_.frame_id == frame.frame_id for compile_ in settling.recompiles),
+            count=sum(
+                compile_.is_recompile and compile_.frame_id == frame.frame_id
+                for compile_ in view.recording.compiles
+            ),
             changes=changes,
             # Values that aren't a number on a module have no fix of their own here.
             fixes=[

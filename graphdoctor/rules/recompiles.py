@@ -142,21 +142,19 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
             for compile_ in view.recording.compiles
             if compile_.outcome == "compiled"
         )
-        earlier_of = grouped(
-            (event.frame.frame_id, event) for event in view.events if not event.is_over_limit
-        )
+        events_of = grouped((event.frame.frame_id, event) for event in view.events)
         for event in _over_limit(view):
             frame, limit = event.frame, event.compiles[0]
             failure, frame_id = limit.failure, frame.frame_id
             versions = versions_of.get(frame_id, ())
-            earlier = earlier_of.get(frame_id, ())
+            events = events_of.get(frame_id, ())
             since = "" if limit.call_index is None else f" from call {limit.call_index} on"
             others = dict.fromkeys(f"`{other.described}`" for other in event.frames[1:])
             together = f", together with {', '.join(others)}" if others else ""
-            # The values that made it recompile before, most frequent first.
+            # The values that made it recompile, most frequent first.
             counts = Counter(
                 expression
-                for other in earlier
+                for other in events
                 for expression in dict.fromkeys(change.expression for change in other.changes)
             )
             filled = [
@@ -174,12 +172,12 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
                 f" torch's {name} after {counted(len(versions), 'compile')}{causes}",
                 event.compiles,
                 count=1,
-                changes=distinct_values(change for other in earlier for change in other.changes),
-                hidden_change_count=hidden_change_count(earlier),
+                changes=distinct_values(change for other in events for change in other.changes),
+                hidden_change_count=hidden_change_count(events),
                 reasons=failure.chain if failure else (),
                 user_stack=versions[0].stack if versions else (),
                 fixes=(
-                    call_fix(_advice(earlier, what_if)),
+                    call_fix(_advice(events, what_if)),
                     setting(name, raised, value=RAISED[name], is_safe=True),
                 ),
             )
@@ -199,11 +197,11 @@ def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
             yield RecompileEvent(frame, (compile_,), (frame,))
 
 
-def _advice(earlier: Iterable[RecompileEvent], what_if: str) -> str:
+def _advice(events: Iterable[RecompileEvent], what_if: str) -> str:
     """Return what to do about the value that changes most often; the length of a list, say, can't
     be dynamic.
     """
-    counts = Counter(change.key for event in earlier for change in set(event.changes))
+    counts = Counter(change.key for event in events for change in set(event.changes))
     for (kind, expression), _ in counts.most_common(1):
         if kind in _NEVER_DYNAMIC:
             return f"Keep {quoted(expression)} from changing: its own finding says how"

@@ -83,17 +83,9 @@ class Assembler:
             for seen in intake.compiles.values()
             if seen.outcome == "unfinished" and not seen.is_metrics_unread
         ]
-        settling, replay, extra = run.settling, run.replay, by_extra.get(True, ())
-        if settling is not None:
-            again = [
-                compile_
-                for compile_ in map(self._compile, extra)
-                if compile_.is_recompile or compile_.outcome == "limit"
-            ]
-            settling = settling.replace(
-                recompiles=tuple(again), frames=tuple(self._frames(again).values())
-            )
+        replay = run.replay
         if replay is not None:
+            extra = by_extra.get(True, ())
             limits = {seen.frame_id for seen in extra if seen.outcome == "limit"}
             replay = replay.replace(warm_up_frames_over_limit=len(limits))
         breaks = [*intake.breaks, *self._raised_breaks()]
@@ -116,7 +108,6 @@ class Assembler:
             breaks=tuple(map(self._break, breaks)),
             sources=tuple(intake.sources.values()),
             steps=intake.steps,
-            settling=settling,
             replay=replay,
             cache_bypasses=cache_bypasses(evidence.cache_answers),
             ignored_caches=tuple(

@@ -59,7 +59,10 @@ class Events:
 
     def fact(self, kind: str, fact: type[_Fact]) -> _Fact | None:
         """The fact in the last event of a kind; None if there is none."""
-        return read_fact(fact, self.fields(kind)) if kind in self else None
+        if kind not in self:
+            return None
+        # Earlier versions wrote more.
+        return read_fact(fact, self.fields(kind), skips_unknown=True)
 
     @property
     def guard_cost(self) -> Mapping[str, Any] | None:
@@ -207,7 +210,7 @@ def _function(process: str | None, counts: Event, calls: Sequence[Event]) -> Wat
         fields = ("graph_ops", "eager_ops", "text_ops", "eager_op_names")
         ops = {name: counted[name] for name in fields if name in counted}
         covered = {
-            "coverage": {**ops, "extra_calls": 0, "extra_compiles": 0},
+            "coverage": ops,
             "coverage_call": counted["call"],
             "graph_runs": counted["graph_runs"],
         }

@@ -371,7 +371,8 @@ class Intake:
     def _on_graphdoctor_call(self, record: Record) -> None:
         value = record.json()
         index, is_start = value.get("index"), value.get("event") == "start"
-        if index is not None and (is_start or index in self.calls):
+        is_call = is_start and not value.get("is_repeat")
+        if index is not None and (is_call or index in self.calls):
             call = {} if is_start else vars(self.calls[index])
             names = ("index", "inputs") if is_start else ("outcome", "duration_s", "error")
             more = {name: value[name] for name in names if name in value}

@@ -20,7 +20,7 @@ from graphdoctor.facts.recording import (
     CompileSwitch,
     Environment,
     Recording,
-    Settling,
+    Repeats,
     SteadyCall,
     TargetInfo,
 )
@@ -47,7 +47,7 @@ from graphdoctor.trace.storage.places import Location
 
 _MEASURED: dict[str, Any] = {
     "coverage": Coverage,
-    "settling": Settling,
+    "repeats": Repeats,
     "kernels": KernelShare,
     "memory": MeasuredMemory,
     "float32_precision": Float32Precision,

@@ -34,6 +34,7 @@ from graphdoctor.views.parts import (
     joined,
 )
 from graphdoctor.views.words import (
+    calls_text,
     clusters,
     diagnosis_view,
     few_text,
@@ -169,7 +170,7 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
     costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
     seconds = summary.compile_time_s
     pieces = (
-        counted(summary.calls, "call") if summary.calls else None,
+        calls_text(summary) if summary.calls else None,
         counted(summary.compiles, "compile"),
         None if seconds is None else f"{seconds:.2f} s compiling",
         f"{sum(costs):.2f} s of it recompiling" if costs and seconds else None,

@@ -163,7 +163,7 @@ def count_texts(
     for name, noun in _COUNTS.items():
         number = getattr(summary, name)
         if (number and name not in (said or ())) or (said is None and name in _ALWAYS):
-            yield counted(number, noun)
+            yield words.calls_text(summary) if name == "calls" else counted(number, noun)
     if summary.frames_over_limit:
         yield f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit"
     detail = summary.coverage_detail
@@ -182,13 +182,13 @@ def count_texts(
 
 def compiles_texts(steadiness: Steadiness) -> Iterator[str]:
     """Count the compiles of each call of a program that took several calls to settle."""
-    per_call, repeated = steadiness.compiles_per_call, steadiness.compiles_repeated or ()
+    repeated = steadiness.compiles_repeated or ()
+    per_call = steadiness.compiles_per_call + (repeated if any(repeated) else ())
     if steadiness.compiling_calls is not None:
         calls = counted(steadiness.compiling_calls, "call")
         yield f"the last {calls} of `{steadiness.function}` all compiled"
     elif per_call and (steadiness.state not in (None, "settled") or any(repeated)):
-        again = f"; repeating the last one {_series(repeated)}" if repeated else ""
-        yield f"compiles per call {_series(per_call)}{again}"
+        yield f"compiles per call {_series(per_call)}"
 
 
 def _series(numbers: Sequence[int]) -> str:

@@ -21,6 +21,7 @@ from graphdoctor.wording import (
     names,
     percent,
     speed_text,
+    times,
     without_middle,
 )
 
@@ -294,6 +295,15 @@ def other_gaps(diagnosis: Diagnosis) -> list[CaptureGap]:
     """The gaps, without the one that is the verdict."""
     verdict = nothing_compiled(diagnosis)
     return [gap for gap in diagnosis.recording.gaps if gap is not verdict]
+
+
+def calls_text(summary: Counts) -> str:
+    """Count the calls, and what was added to them where that compiled something."""
+    calls = counted(summary.calls, "call")
+    repeated = summary.steadiness.compiles_repeated if summary.steadiness else None
+    if not any(repeated or ()):
+        return calls
+    return f"{calls}, the last one repeated {times(len(repeated or ()))}"
 
 
 def coverage_text(summary: Counts) -> str:

@@ -142,7 +142,7 @@ def test_measured_budgets_hold_and_what_was_not_measured_is_said(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.py").write_text(CLEAN_TARGET)
     starter = starter_section(tmp_path)
-    coverage = Coverage(graph_ops=2, eager_ops=1, extra_calls=1, extra_compiles=0)
+    coverage = Coverage(graph_ops=2, eager_ops=1)
     measured = with_prints((5, "a"), coverage=coverage)
     ran = [
         TargetRun(starter.targets[0], measured),

@@ -93,7 +93,7 @@ def runs(
     facts = recording(
         breaks=tuple(records), compiles=tuple(compiles), frames=frames, ended=ended,
         graphs=tuple(graph(index=index) for index in range(len(breaks) + 1)),
-        coverage=Coverage(graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0),
+        coverage=Coverage(graph_ops=coverage, eager_ops=100 - coverage),
     )  # fmt: skip
     return facts.replace(replay=Replay(compared={"eager": compared} if compared else {}))
 

@@ -36,9 +36,7 @@ def seen(
     **changes: Any,
 ) -> Observed:
     """A replay with a break at each line, all of one cause."""
-    measured = Coverage(
-        graph_ops=coverage, eager_ops=100 - coverage, extra_calls=1, extra_compiles=0
-    )
+    measured = Coverage(graph_ops=coverage, eager_ops=100 - coverage)
     breaks = tuple(record(entry(line), effect=effect) for line in lines)
     facts: Recording = recording(breaks=breaks, coverage=measured, **changes)
     facts = facts.replace(replay=Replay(compared={"eager": compared}))

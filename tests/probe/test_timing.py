@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from math import inf
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from graphdoctor.probe.measure import timing
-from graphdoctor.probe.measure.timing import Activity, Block, PeakMemory, time_block
+from graphdoctor.probe.measure.timing import Block, PeakMemory, time_block
 from tests.each import for_each
 
 
@@ -26,24 +25,16 @@ class Clock:
 
 
 class Program:
-    """A call that takes so many seconds, the last for all further ones, and compiles in its first
-    calls."""
+    """A call that takes so many seconds, the last for all further ones."""
 
-    def __init__(
-        self, clock: Clock, takes: list[float], compiling: int = 0, limit_at: float = inf
-    ) -> None:
+    def __init__(self, clock: Clock, takes: list[float]) -> None:
         self._clock = clock
         self._takes = takes
-        self._compiling = compiling
-        self._limit_at = limit_at
         self.calls = 0
 
     def __call__(self) -> None:
         self._clock.now += self._takes[min(self.calls, len(self._takes) - 1)]
         self.calls += 1
-
-    def activity(self) -> Activity:
-        return Activity(min(self.calls, self._compiling), int(self.calls >= self._limit_at))
 
 
 Make = Callable[..., Program]
@@ -53,33 +44,7 @@ Make = Callable[..., Program]
 def program(monkeypatch: pytest.MonkeyPatch) -> Make:
     clock = Clock()
     monkeypatch.setattr(timing, "time", clock)
-    return lambda *takes, compiling=0, limit_at=inf: Program(
-        clock, list(takes) or [1.0], compiling, limit_at
-    )
-
-
-@for_each(
-    "takes, compiling, limit_at, compiles",
-    [
-        # Until it compiles nothing.
-        (1.0, 3, inf, (1, 1, 1, 0)),
-        # A slow call that goes on compiling is given up; a quick one is repeated up to the
-        # recompile limit.
-        (1.0, 1000, inf, (1,) * timing.MAX_WARM_UPS),
-        (0.01, 8, 9, (1,) * 8 + (0,)),
-        (0.0, 1000, inf, (1,) * timing._MAX_TO_LIMIT),
-        # What compiles nothing because of the limit isn't steady.
-        (0.01, 2, 3, (1, 1, 0)),
-    ],
-)
-def test_call_repeats_until_steady_or_given_up(
-    program: Make, takes: float, compiling: int, limit_at: float, compiles: tuple[int, ...]
-) -> None:
-    call = program(takes, compiling=compiling, limit_at=limit_at)
-    settled = timing.settle(call, call.activity)
-    assert settled.compiles == compiles
-    assert settled.is_over_limit is (limit_at is not inf)
-    assert settled.is_settled is (compiles[-1] == 0 and limit_at is inf)
+    return lambda *takes: Program(clock, list(takes) or [1.0])
 
 
 def test_calls_are_timed_within_time_with_a_minimum(program: Make) -> None:

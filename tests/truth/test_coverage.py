@@ -58,7 +58,6 @@ def test_operations_are_counted_as_a_person_would(
     assert (detail["graph_ops"], detail["eager_ops"]) == (int(in_graphs), int(eager))
     eager_ops = {f"{name}={count}" for name, count in detail["eager_op_names"].items()}
     assert eager_ops == {f"aten::{each}" for each in counts}
-    assert detail["extra_compiles"] == 0
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="inductor needs a C++ compiler on a CPU")

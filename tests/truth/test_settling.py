@@ -1,5 +1,4 @@
-"""Programs that recompile in every call: what the repetitions of ours bring about is not said of
-the program."""
+"""Programs that recompile in every call: repeats of the last call are calls like any other."""
 
 from __future__ import annotations
 
@@ -38,23 +37,38 @@ def test_a_counter_never_settles_and_no_other_line_is_blamed(
     assert steadiness["changing"] == ["self.seen"]
     assert steadiness["function"] == "Net.forward"
     assert steadiness["compiles_per_call"] == [2, 2, 2]
-    assert steadiness["compiles_repeated"] == [2, 2, 2, 2, 2, 0]
+    assert steadiness["compiles_repeated"] == [2, 2, 2, 2, 2, 0, 0]
     assert steadiness["compiles_to_limit"] == 8
-    assert steadiness["limit_call"] is None
-    assert summary["frames_over_limit"] == 0
-    assert summary["coverage"] is None
-    assert summary["steady_call_us"] is None
-    assert [gap["kind"] for gap in document["recording"]["gaps"]] == ["unsettled"]
-    assert {finding["code"] for finding in document["findings"]} == {"GD101", "GD205", "GD217"}
+    assert steadiness["limit_call"] == 9
+    assert summary["recompiles"] == 15
+    assert summary["frames_over_limit"] == 1
+    assert summary["coverage"] == 0
+    assert document["recording"]["gaps"] == []
+    codes = {"GD101", "GD201", "GD205", "GD217"}
+    assert {finding["code"] for finding in document["findings"]} == codes
     assert not [
         finding
         for finding in document["findings"]
         if (finding["cost"] or {}).get("call_us") is not None
     ]
     assert {finding["code"] for finding in document["findings"] if finding["is_unsettling"]} == {
+        "GD201",
         "GD205",
         "GD217",
     }
+
+
+def test_repeats_end_without_a_steady_call(explain_json: Explain, tmp_path: Path) -> None:
+    target = tmp_path / "program.py"
+    target.write_text(COUNTER.replace("{calls}", "1"))
+    limit = "--config", "torch._dynamo.config.recompile_limit=64"
+    document = explain_json(f"{target}:Net", *limit, cwd=tmp_path)
+    recording, summary = document["recording"], document["summary"]
+    assert recording["repeats"] == {"count": 24, "is_steady": False}
+    assert summary["graphs"] == summary["compiles"] == 50
+    assert summary["recompiles"] == 48
+    assert (summary["coverage"], summary["frames_over_limit"]) == (None, 0)
+    assert [gap["kind"] for gap in recording["gaps"]] == ["unsettled"]
 
 
 def test_one_call_shows_that_it_never_settles(explain_json: Explain, tmp_path: Path) -> None:

@@ -46,9 +46,7 @@ def facts(*, is_after: bool) -> Recording:
         compiles=(compiled(), compiled("1/0"), *recompiles),
         frames=(frame(), PASSED_ON),
         graphs=(graph(), graph("1/0", index=1)) if is_after else (graph(),),
-        coverage=Coverage(
-            graph_ops=9 if is_after else 3, eager_ops=3, extra_calls=1, extra_compiles=0
-        ),
+        coverage=Coverage(graph_ops=9 if is_after else 3, eager_ops=3),
     ).replace(
         steady_call=SteadyCall(call_us=61.5 if is_after else 1480.0, runs=()),
         environment=recording().environment.replace(torch="2.15.0" if is_after else "2.13.0"),

@@ -45,7 +45,7 @@ def broken() -> Recording:
         frames=(frame(), frame(1, resumes_at=11)),
         compiles=(compiled(), compiled("1/0")),
         graphs=(graph(), graph("1/0", index=1)),
-        coverage=Coverage(graph_ops=311, eager_ops=1, extra_calls=2, extra_compiles=1),
+        coverage=Coverage(graph_ops=311, eager_ops=1),
     )
 
 
@@ -59,7 +59,7 @@ def skipped() -> Recording:
                 14, 'print("x")', Enclosing(kind="for", line=12, text="for layer in self.layers:")
             ),
         ),
-        coverage=Coverage(graph_ops=0, eager_ops=26, extra_calls=1, extra_compiles=0),
+        coverage=Coverage(graph_ops=0, eager_ops=26),
     )
 
 
@@ -106,13 +106,7 @@ PACKAGE: dict[str, Any] = {
 }
 CALLED = (entry(11, "y = inner(x)"), entry(1348, "odd(", **PACKAGE, qualname="inner"))
 ODD = many(3, "y = odd({})", BreakReason(gb_type="Odd"), **PACKAGE)
-HALF = Coverage(
-    graph_ops=2,
-    eager_ops=2,
-    extra_calls=1,
-    extra_compiles=0,
-    eager_op_names={"aten::detach": 1, "aten::item": 1},
-)
+HALF = Coverage(graph_ops=2, eager_ops=2, eager_op_names={"aten::detach": 1, "aten::item": 1})
 FORMS: dict[str, tuple[Recording, dict[str, Any]]] = {
     "no break": (recording(), {}),
     "no break, but operations that run eagerly": (recording(coverage=HALF), {}),

@@ -167,8 +167,6 @@ def measure(call: Callable[[], object], graphs: GraphGlobals) -> Coverage:
         graph_ops=sum(tensor_ops for _, tensor_ops, *_ in runs),
         eager_ops=eager.total(),
         text_ops=sum(range_ is not None and range_.name == TEXT_RANGE for range_ in around),
-        extra_calls=0,
-        extra_compiles=0,
         eager_op_names=dict(eager.most_common(MAX_NAMES)),
     )
 
@@ -187,8 +185,12 @@ def profiled(
     return list(profiler.events()), runs
 
 
-def time_runs(call: Callable[[], object], graphs: GraphGlobals) -> SteadyCall:
-    """Time each graph's run in a call, in the call of median length among several."""
+def time_runs(
+    call: Callable[[], object], graphs: GraphGlobals, restore: Callable[[], object]
+) -> SteadyCall:
+    """Time each graph's run in a call, in the call of median length among several; ``restore`` puts
+    back its arguments.
+    """
     timed: list[SteadyCall] = []
     ends = perf_counter() + _TIMED_S
     while not timed or (perf_counter() < ends and len(timed) < _TIMED_CALLS):
@@ -198,6 +200,7 @@ def time_runs(call: Callable[[], object], graphs: GraphGlobals) -> SteadyCall:
             began = perf_counter()
             call()
             took = perf_counter() - began
+        restore()
         runs = (
             GraphRun(graph=index, start_us=(start - began) * 1e6, end_us=(end - began) * 1e6)
             for index, _, start, end, _ in watched

@@ -1,9 +1,6 @@
-"""Repeats a call until it is steady, times it then, by itself or in turns with another probe, and
-measures its memory.
+"""Times a steady call, by itself or in turns with another probe, and measures its memory.
 
-Steady: it compiles nothing, and no function goes over its recompile limit: after that torch runs it
-eagerly without a word, so a quiet call is no steady one. In turns: a socket asks, and several
-programs share the machine's noise.
+In turns: a socket asks, and several programs share the machine's noise.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, UntypedStorage
 
-from ...facts.recording import Settling
 from ..torch_private.torch_api import synchronize, tensors_in
 
 _MIN_RUNS = 3
@@ -140,39 +136,11 @@ def preemptions() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-MAX_WARM_UPS = 6
-"""Repetitions until a call is given up; automatic dynamic shapes and numbers settle in two or
-three."""
-
-_MAX_TO_LIMIT = 24
-_TO_LIMIT_S = 5.0
-"""More of them, while they are quick, show that the function ends up over its limit, which is 8 by
-default."""
-
-
 class Activity(NamedTuple):
     """What torch has done so far in this process."""
 
     compiles: int
     limits: int
-
-
-def settle(call: Make, activity: Callable[[], Activity]) -> Settling:
-    """Repeat a call until it is steady, or never will be."""
-    compiles: list[int] = []
-    is_over_limit = False
-    ends = time.perf_counter() + _TO_LIMIT_S
-    while len(compiles) < MAX_WARM_UPS or (
-        len(compiles) < _MAX_TO_LIMIT and time.perf_counter() < ends
-    ):
-        before = activity()
-        call()
-        after = activity()
-        compiles.append(after.compiles - before.compiles)
-        is_over_limit = after.limits > before.limits
-        if is_over_limit or not compiles[-1]:
-            break
-    return Settling(compiles=tuple(compiles), is_over_limit=is_over_limit)
 
 
 # Memory.

@@ -1,4 +1,8 @@
-"""The user's calls, made one after the other until one fails, and what is asked for after them."""
+"""The calls of a run, and what is asked for after them.
+
+One plan for all commands and trials: the user's calls, one after the other until one fails, then
+repeats of the last one until it is steady, or plainly never is.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,14 @@ from contextlib import closing, nullcontext
 from time import perf_counter
 from typing import Any
 
-from ...facts.recording import CallError
+from ...facts.recording import CallError, Repeats
 from ...facts.trials import Replay
 from ..record import reports
 from ..record.describe import arguments_text
-from ..record.errors import TargetError, described_error, message_of, traceback_text
+from ..record.errors import TargetError, described_error, message_of, traceback_text, type_name
 from ..record.streams import kept_texts, silence
 from ..replay.trial import Trial
+from ..target.snapshot import State
 from ..target.targets import Call
 from ..torch_private.torch_api import is_compiler_error
 from .inputs import Attacking, Varying
@@ -23,6 +28,11 @@ from .workload import Workload
 
 Keep = Callable[[Iterator[Call]], Iterator[Call]]
 """Passes calls on, and keeps something of them."""
+
+
+MAX_REPEATS = 24
+"""Three times torch's default recompile limit: a function that compiles each time is over it by
+then, and so are those that torch compiles once that one runs eagerly."""
 
 
 def run(workload: Workload, keep: Keep | None = None) -> bool:
@@ -47,6 +57,8 @@ def run(workload: Workload, keep: Keep | None = None) -> bool:
             is_complete = make_calls(workload, calls if keep is None else keep(calls), lanes)
         reports.report_config(events, config, has_kernels=has_kernels)
         replay = compare(workload, trial, texts()) if is_complete and trial is not None else None
+        if is_complete and workload.is_compiled:
+            repeat(workload)
         if is_complete and varying is not None:
             with silence():
                 varying.run()
@@ -107,6 +119,39 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
         workload.listener.write_sources()
         workload.keep_results()
     return True
+
+
+def repeat(workload: Workload) -> None:
+    """Repeat the last call until it is steady: torch compiles nothing, and no function hits its
+    recompile limit, after which torch runs it eagerly without a word.
+    """
+    events, call = workload.events, workload.last_call
+    if call is None:
+        return
+    events.phase("repeating the last call")
+    count, is_steady = 0, False
+    try:
+        while not is_steady and count < MAX_REPEATS:
+            before, count = workload.activity, count + 1
+            index = len(workload.durations_s) + count
+            arguments = State(None, call)
+            with silence(), workload.marked(index, is_repeat=True):
+                workload.make_again(call)
+            is_steady = workload.activity == before
+        if is_steady and arguments.is_changed():
+            workload.restore = arguments.restore
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
+        # Coverage, which needs the same call, reports why it is unknown.
+        if not workload.request["coverage"]:
+            raised = f"repeating the last call raised {type_name(error)}"
+            events.gap("unsettled", f"Whether the calls get steady is unknown: {raised}.")
+        return
+    workload.repeats = Repeats(count=count, is_steady=is_steady)
+    events.write("repeats", workload.repeats)
+    if not is_steady:
+        why = f"the last call compiled something each of the {count} times it was repeated"
+        unknown = "coverage and the cost of breaks are unknown"
+        events.gap("unsettled", f"There is no steady call, so {unknown}: {why}.")
 
 
 def _report_failed(

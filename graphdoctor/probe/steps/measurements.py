@@ -28,9 +28,7 @@ import torch
 from torch import Tensor
 from torch.profiler import record_function
 
-from ...facts.counts import Coverage
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
-from ...facts.recording import Settling
 from ...facts.run import Phase
 from ...wording import listed
 from ..measure import coverage
@@ -47,7 +45,7 @@ from ..measure.coverage import (
 )
 from ..measure.guard_cost import CheckTimer, spread, time_searches
 from ..measure.kernels import Repeated, is_disturbed, measure_kernels, seen_call, with_lines
-from ..measure.timing import PeakMemory, kept_bytes, settle, time_calls
+from ..measure.timing import PeakMemory, kept_bytes, time_calls
 from ..record.describe import arguments_text
 from ..record.errors import type_name
 from ..record.files import is_user_file
@@ -64,6 +62,10 @@ _Measured = TypeVar("_Measured")
 
 _CALL_BUDGET_S = 2.0
 _UNSETTLED = "the last call compiles something each time it is repeated"
+_COMPILED = "the last call compiled something again while it was measured"
+_MAX_PROFILED = 3
+"""Calls until one that is profiled compiles nothing: a program may ask whether it is profiled."""
+
 _PROFILED = "the program runs a profiler, and only one can run at a time"
 
 _Kind = Literal["guard_cost", "kernels", "memory"]
@@ -72,13 +74,12 @@ _Kind = Literal["guard_cost", "kernels", "memory"]
 def measure(workload: Workload, lanes: Lanes | None) -> None:
     """Make the measurements that were asked for."""
     request = workload.request
-    settling = None
-    if request["coverage"]:
+    # Of a call that never is steady, nothing that is measured would be true of the program.
+    is_settled = workload.repeats is None or workload.repeats.is_steady
+    if request["coverage"] and is_settled:
         failed = "Coverage was not measured"
         make = partial(_measure_coverage, workload)
-        settling = workload.repeated("coverage", "measuring coverage", failed, make)
-    # Of a call that never is steady, nothing else that is measured would be true of the program.
-    is_settled = settling is None or settling.is_settled
+        workload.repeated("coverage", "measuring coverage", failed, make)
     asked: tuple[tuple[_Kind, Phase, str, Callable[[Workload, Call], None]], ...] = (
         ("guard_cost", "measuring guard checks", "cost of guard checks", _measure_guards),
         ("kernels", "profiling kernels", "kernels of a steady call", _measure_kernels),
@@ -100,48 +101,43 @@ def measure(workload: Workload, lanes: Lanes | None) -> None:
 
 @contextmanager
 def _steady(workload: Workload, make: Callable[[], object]) -> Iterator[None]:
-    """Repeat a call until it is steady; it must stay so."""
-    if not settle(make, lambda: workload.activity).is_settled:
-        raise UnmeasuredError(_UNSETTLED)
+    """Make a call as it is measured; from then on it must stay steady."""
+    make()
     before = workload.activity
     yield
     if workload.activity != before:
-        raise UnmeasuredError("the last call compiled something again while it was measured")
+        raise UnmeasuredError(_COMPILED)
 
 
-def _measure_coverage(workload: Workload, call: Call) -> Settling:
+def _measure_coverage(workload: Workload, call: Call) -> None:
     if (graphs := workload.graphs) is None:
         raise UnmeasuredError("this torch doesn't tell where graphs run")
-    counted: list[Coverage] = []
     if torch_api.is_profiling():
         raise UnmeasuredError(_PROFILED)
     make = partial(workload.forward, call)
-    # The first repetition is measured at once: most calls are steady by then.
-    settling = settle(
-        lambda: counted.append(coverage.measure(make, graphs)), lambda: workload.activity
-    )
-    before, timed = workload.activity, None
+    for _ in range(_MAX_PROFILED):
+        before = workload.activity
+        counted = coverage.measure(make, graphs)
+        workload.restore()
+        if workload.activity == before:
+            break
+    else:
+        raise UnmeasuredError(_COMPILED)
+    workload.events.write("coverage", counted)
     # Nobody asks what a trial's breaks cost.
-    if settling.is_settled and workload.trial is None:
-        timed = coverage.time_runs(make, graphs)
-    workload.events.write("settling", settling)
-    if not settling.is_settled:
-        why = "the last call compiled something each time it was repeated"
-        if settling.is_over_limit:
-            took = "repeating the last call took a function over torch's recompile limit"
-            why = f"{took}, which the run's calls did not"
-        message = f"There is no steady call, so coverage and the cost of breaks are unknown: {why}."
-        workload.events.gap("unsettled", message)
-        return settling
-    extra = {"extra_calls": len(settling.compiles), "extra_compiles": sum(settling.compiles)}
-    workload.events.write("coverage", counted[-1].replace(**extra))
-    if timed is not None and workload.activity == before:
-        workload.events.write("steady_call", timed)
-    return settling
+    if workload.trial is None:
+        timed = coverage.time_runs(make, graphs, workload.restore)
+        if workload.activity == before:
+            workload.events.write("steady_call", timed)
 
 
 def _measure_guards(workload: Workload, call: Call) -> None:
-    make, gap = partial(workload.forward, call), partial(workload.events.gap, "guard_cost")
+    gap = partial(workload.events.gap, "guard_cost")
+
+    def make() -> None:
+        workload.forward(call)
+        workload.restore()
+
     assert workload.compiled_code is not None
     if sys.getprofile() is not None:
         raise UnmeasuredError(_PROFILED)
@@ -396,17 +392,13 @@ class Lanes:
             self._gap(f"{shown}: calls that compile come first.")
 
     def _profile_steady_call(self, call: Call) -> None:
-        settling = settle(lambda: self._workload.make_again(call), lambda: self._workload.activity)
-        # Also the compiles of repetitions that other measurements made.
-        if self._compiles.taken().is_over_limit:
-            when = "each time it was repeated, up to the recompile limit"
-            raise UnmeasuredError(f"the last call recompiled {when}")
-        if not settling.is_settled:
-            raise UnmeasuredError(_COMPILING)
+        # Also the compiles of the repeats.
+        self._compiles.taken()
         cuts: list[CutCall] = []
         ends = perf_counter() + _STEADY_S
         while not cuts or (len(cuts) < _STEADY_CALLS and perf_counter() < ends):
             cuts.append(self._profile(call))
+            self._workload.restore()
             if self._compiles.taken().spans:
                 raise UnmeasuredError(_COMPILING)
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])

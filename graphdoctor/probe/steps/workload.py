@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from torch.nn import Module
 from torch.profiler import record_function
 
-from ...facts.recording import GapKind
+from ...facts.recording import GapKind, Repeats
 from ...facts.run import Phase
 from ..events import EventFile
 from ..measure.guard_cost import CompiledCode
@@ -70,6 +70,9 @@ class Workload:
         self.durations_s: list[float] = []
         """Of the calls that came back."""
         self.last_call: Call | None = None
+        self.repeats: Repeats | None = None
+        self.restore: Callable[[], object] = lambda: None
+        """Puts back what a steady call changes in its arguments."""
         self.has_fresh_calls = calls.is_fresh
         """``calls`` makes new arguments each time."""
         self._output: object = None
@@ -283,6 +286,7 @@ class Workload:
         reason = "no call was made"
         try:
             if (call := self.last_call) is not None:
+                self.restore()
                 with self.repeating(phase):
                     return make(call)
         except UnmeasuredError as error:
@@ -296,12 +300,17 @@ class Workload:
     def repeating(self, phase: Phase) -> Iterator[None]:
         """Mark repetitions of ours; what the program prints meanwhile is dropped."""
         self.events.phase(phase)
-        self.mark("start", None)
+        with self.marked(None), silence():
+            yield
+
+    @contextmanager
+    def marked(self, index: int | None, **facts: object) -> Iterator[None]:
+        """Mark what is made meanwhile as a call; without a number, as a repetition of ours."""
+        self.mark("start", index, **facts)
         try:
-            with silence():
-                yield
+            yield
         finally:
-            self.mark("end", None)
+            self.mark("end", index)
 
     def mark(self, event: Literal["start", "end"], index: int | None, **facts: object) -> None:
         """Write into the trace where a call starts or ends; without a number, a repetition of

@@ -261,7 +261,7 @@ def _summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
     causes = {
         (event.frame.frame_id, frozenset(change.key for change in event.changes))
         for event in view.events
-        if not event.is_over_limit
+        if event.compiles[0].is_recompile
     }
     compile_time_s = sum_of_known(compile_.duration_s for compile_ in compiles)
     return Counts(

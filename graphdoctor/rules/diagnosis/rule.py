@@ -274,7 +274,7 @@ class RecompileRule(Rule):
 
     def message(self, group: RecompileGroup) -> str:
         """Return the whole sentence: the function, how often it recompiled, and why."""
-        count = sum(not event.is_over_limit for event in group.events)
+        count = sum(event.compiles[0].is_recompile for event in group.events)
         return f"`{group.frame.described}` recompiled {times(count)} because {self.because(group)}"
 
     def because(self, group: RecompileGroup) -> str:
@@ -299,7 +299,7 @@ class RecompileRule(Rule):
             self.message(group),
             group.compiles,
             is_consequence=WITHIN_CALL in fixes,
-            count=group.compile_count,
+            count=sum(compile_.is_recompile for compile_ in group.compiles),
             related=group.call_sites(),
             torch_reason="\n".join(dict.fromkeys(reasons)) or None,
             user_stack=group.events[0].compiles[0].stack,

@@ -4,6 +4,7 @@ out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from graphdoctor.facts.base import grouped
@@ -22,7 +23,7 @@ def steadiness_of(view: RecordingView) -> Steadiness | None:
     weren't watched.
     """
     recording = view.recording
-    watch, settling = recording.watch, recording.settling
+    watch, repeats = recording.watch, recording.repeats
     calls = () if watch is not None else recording.calls
     counts = [call.compile_count for call in calls]
     if watch is None and (not counts or None in counts):
@@ -30,26 +31,35 @@ def steadiness_of(view: RecordingView) -> Steadiness | None:
     state, frame, again = _unsettled(recording)
     if watch is not None and state is None:
         return _of_script(watch)
-    if state is None and (not counts[-1] or (len(counts) == 1 and settling is not None)):
+    if state is None and (not counts[-1] or (len(counts) == 1 and repeats is not None)):
         state = "settled"
     elif state is None and len(counts) > 1:
         state = "compiling"
     limited = next((compile_ for compile_ in again if compile_.outcome == "limit"), None)
-    compiles = (*recording.compiles, *(settling.recompiles if settling else ()))
     to_limit = (
         compile_
-        for compile_ in compiles
+        for compile_ in recording.compiles
         if limited and compile_.outcome == "compiled" and compile_.frame_id == limited.frame_id
     )
     return Steadiness(
         state=state,
         compiles_per_call=tuple(count for count in counts if count is not None),
-        compiles_repeated=settling.compiles if settling and watch is None else None,
+        compiles_repeated=_repeated(recording),
         function=frame.described if frame else None,
         changing=tuple(change.expression for change in _always_changing(again)),
         compiles_to_limit=sum(1 for _ in to_limit) if limited else None,
         limit_call=limited.call_index if limited and watch is None else None,
     )
+
+
+def _repeated(recording: Recording) -> tuple[int, ...] | None:
+    if (repeats := recording.repeats) is None:
+        return None
+    compiled = Counter(
+        compile_.call_index for compile_ in recording.compiles if compile_.outcome == "compiled"
+    )
+    made = len(recording.calls)
+    return tuple(compiled[made + number] for number in range(1, repeats.count + 1))
 
 
 def _of_script(watch: CallWatch) -> Steadiness:
@@ -75,29 +85,31 @@ def unsettled(recording: Recording) -> tuple[Frame | None, tuple[GuardChange, ..
 
     None and nothing if the call settles; None alone if torch didn't name the function.
     """
-    if recording.settling is None or recording.settling.is_settled:
-        return None, ()
-    _, frame, again = _unsettled(recording)
-    return frame, _always_changing(again)
+    state, frame, again = _unsettled(recording)
+    return (frame, _always_changing(again)) if state == "never" else (None, ())
 
 
 def _unsettled(recording: Recording) -> tuple[SteadyState | None, Frame | None, list[Compile]]:
     """Return the state of a program that doesn't settle, with one function that shows it, and its
-    recompiles.
+    recompiles: of one that never does those in the repeats, which differ in nothing else.
     """
-    settling = recording.settling
-    state: SteadyState = "over_limit"
-    frames = {frame.frame_id: frame for frame in recording.frames}
+    repeats, call_count = recording.repeats, len(recording.calls)
     compiles: Sequence[Compile] = recording.compiles
     shown = [compile_ for compile_ in compiles if compile_.outcome == "limit"]
-    if settling is not None:
-        frames |= {frame.frame_id: frame for frame in settling.frames}
-    if settling is not None and not settling.is_settled:
-        state, compiles, shown = "never", settling.recompiles, [*settling.recompiles]
-    elif not shown:
-        return None, None, []
+    state: SteadyState | None = "over_limit" if shown else None
+    if repeats is not None:
+        again = [compile_ for compile_ in compiles if (compile_.call_index or 0) > call_count]
+        has_hit = any(compile_.outcome == "limit" for compile_ in again)
+        if has_hit or not repeats.is_steady:
+            state, compiles = "never", again
+            shown = [
+                compile_
+                for compile_ in again
+                if compile_.is_recompile or compile_.outcome == "limit"
+            ]
     # A function that hit the limit says more than one that only recompiled; the first of them is
     # the outermost.
+    frames = {frame.frame_id: frame for frame in recording.frames}
     shown.sort(key=lambda compile_: (compile_.outcome != "limit", compile_.frame_id))
     chosen = next((compile_.frame_id for compile_ in shown if compile_.frame_id in frames), None)
     again = [

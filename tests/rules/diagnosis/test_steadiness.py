@@ -6,7 +6,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Settling
+from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Repeats
 from graphdoctor.views.report import compiles_texts
 from graphdoctor.views.words import sentence
 from tests.factories import change, compiled, diagnosed, frame, recompiled
@@ -30,19 +30,15 @@ def called(*counts: int) -> tuple[Call, ...]:
     )
 
 
-def run(*compiles: Compile, calls: tuple[Call, ...], settling: Settling | None = None) -> Diagnosis:
-    return diagnosed(compiles=compiles, calls=calls, coverage=None, settling=settling)
+def run(*compiles: Compile, calls: tuple[Call, ...], repeats: Repeats | None = None) -> Diagnosis:
+    return diagnosed(compiles=compiles, calls=calls, coverage=None, repeats=repeats)
 
 
-NEVER = Settling(
-    compiles=(1, 1, 0),
-    is_over_limit=True,
-    recompiles=(
-        again(2, "self.seen", "self.other"),
-        again(3, "self.seen"),
-        again(4, "self.seen", outcome="limit"),
-    ),
-    frames=(FORWARD,),
+ONCE = Repeats(count=1, is_steady=True)
+NEVER = (
+    again(2, "self.seen", "self.other", call=3),
+    again(3, "self.seen", call=4),
+    again(4, "self.seen", call=5, outcome="limit"),
 )
 
 
@@ -65,10 +61,9 @@ def function(calls: int | None, last_compile: int | None, in_a_row: int = 1) -> 
 SEEN = [change("module_number", "self.seen", str(old), str(old + 1)) for old in range(2)]
 GRAD = change("requires_grad", "x.requires_grad", "False", "True")
 ALTERNATING = tuple(
-    recompiled(f"0/{at}", found, call=None)
+    recompiled(f"0/{at}", found, call=at // 2 + 2)
     for at, found in enumerate((SEEN[0], GRAD, SEEN[1], GRAD))
 )
-SHORT = Settling(compiles=(1, 1), recompiles=(again(1, "self.seen"),), frames=(FORWARD,))
 LIMITED = (
     compiled(),
     again(1, "self.seen", call=2),
@@ -76,27 +71,38 @@ LIMITED = (
 )
 
 CASES = {
-    "quiet when repeated": run(compiled(), calls=called(1), settling=Settling(compiles=(0,))),
-    "settles late": run(compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 0))),
+    "quiet when repeated": run(compiled(), calls=called(1), repeats=ONCE),
+    "settles late": run(
+        compiled(),
+        again(1, "self.n", call=2),
+        again(2, "self.n", call=3),
+        calls=called(1),
+        repeats=Repeats(count=3, is_steady=True),
+    ),
     "one call that was not repeated": run(compiled(), calls=called(1)),
     "the last call compiled something but not again": run(
-        compiled(), again(1, "self.n", call=2), calls=called(1, 1), settling=Settling(compiles=(0,))
+        compiled(), again(1, "self.n", call=2), calls=called(1, 1), repeats=ONCE
     ),
     "differs in every recompile": run(
-        compiled(), again(1, "self.seen", call=2), calls=called(1, 1), settling=NEVER
+        compiled(),
+        again(1, "self.seen", call=2),
+        *NEVER,
+        calls=called(1, 1),
+        repeats=Repeats(count=4, is_steady=True),
     ),
     "new each time where another value alternates with it": run(
+        compiled(), *ALTERNATING, calls=called(1), repeats=Repeats(count=2, is_steady=False)
+    ),
+    "short of the limit": run(
         compiled(),
+        again(1, "self.seen", call=2),
         calls=called(1),
-        settling=Settling(compiles=(2, 2), recompiles=ALTERNATING, frames=(FORWARD,)),
+        repeats=Repeats(count=1, is_steady=False),
     ),
-    "short of the limit": run(compiled(), calls=called(1), settling=SHORT),
     "torch doesn't say what differs": run(
-        compiled(), calls=called(1), settling=Settling(compiles=(1, 1, 1))
+        compiled(), calls=called(1), repeats=Repeats(count=3, is_steady=False)
     ),
-    "calls that hit the limit": run(
-        *LIMITED, calls=called(1, 1, 0), settling=Settling(compiles=(0,))
-    ),
+    "calls that hit the limit": run(*LIMITED, calls=called(1, 1, 0), repeats=ONCE),
     **{
         f"a recompile that ends {outcome}": run(
             compiled(), again(1, "self.n", call=2, outcome=outcome), calls=called(1, 0)

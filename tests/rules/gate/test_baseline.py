@@ -102,7 +102,7 @@ def test_it_has_no_line_number_and_survives_moves():
 
 
 def test_what_a_run_measured_is_in_it():
-    coverage = Coverage(graph_ops=3, eager_ops=1, extra_calls=1, extra_compiles=0)
+    coverage = Coverage(graph_ops=3, eager_ops=1)
     skips = with_prints((5, "a"), coverage=coverage)
     update = updated(Baseline(), {"m": found(skips.findings, run_of(skips))}, configured=None)
     measured = {"calls": 1, "graphs": 1, "graph_ops": 3, "eager_ops": 1}

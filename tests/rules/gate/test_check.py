@@ -99,10 +99,7 @@ def with_effects(*effects, skipped=(), rest_eager=(), **facts):
 
 def ops(graph_ops, eager_ops, *breaks):
     return with_prints(
-        *breaks or ((5, "a"),),
-        coverage=Coverage(
-            graph_ops=graph_ops, eager_ops=eager_ops, extra_calls=1, extra_compiles=0
-        ),
+        *breaks or ((5, "a"),), coverage=Coverage(graph_ops=graph_ops, eager_ops=eager_ops)
     )
 
 
@@ -144,7 +141,7 @@ RESUMED, REST = with_effects("resumed"), with_effects("rest_eager", rest_eager=(
 SKIPPED = with_effects("frame_skipped", skipped=("Net.forward",))
 MORE_SKIPPED = with_effects("frame_skipped", skipped=("Net.forward", "main"))
 UNKNOWN = with_prints((5, "a"), coverage=None)
-NONE_COVERED = Coverage(graph_ops=0, eager_ops=10_000, extra_calls=1, extra_compiles=0)
+NONE_COVERED = Coverage(graph_ops=0, eager_ops=10_000)
 NOTHING = {"graphs": (), "coverage": NONE_COVERED, "compiles": (), "frames": ()}
 EMPTY, EMPTY_BUT_ONE = with_prints(**NOTHING), with_prints((5, "a"), **NOTHING)
 IGNORE = read_comments({"model.py": "\n\n\n\nprint()  # graphdoctor: ignore[GD101] why\n"})

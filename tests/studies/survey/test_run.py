@@ -540,7 +540,7 @@ def test_calls_of_which_nothing_was_compiled_are_no_pass():
     whole = with_prints(
         (3, "a"), exit=ProbeExit(status=0, reason="finished"), calls=(Call(index=1, outcome="ok"),)
     )
-    nothing = Coverage(graph_ops=0, eager_ops=3, extra_calls=1, extra_compiles=0)
+    nothing = Coverage(graph_ops=0, eager_ops=3)
     found = of_run(
         whole.replace(summary=whole.summary.replace(coverage=0.0, coverage_detail=nothing))
     )

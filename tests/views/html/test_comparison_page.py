@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 PRINTED = record(entry(12))
 LOOPED = record(entry(20, "for y in x:"), effect="frame_skipped", chain=(LOOP,))
-HALF = Coverage(graph_ops=2, eager_ops=2, extra_calls=1, extra_compiles=0)
+HALF = Coverage(graph_ops=2, eager_ops=2)
 
 
 def compared(folder: Path, before: Diagnosis, after: Diagnosis) -> Path:
