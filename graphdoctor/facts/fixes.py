@@ -261,6 +261,10 @@ class Outcome(Fact):
     """Results with other inputs; None if none were tried."""
 
 
+Unguarded = Literal["modules", "values"]
+"""What torch no longer checks: everything of modules, or everything but tensor arguments."""
+
+
 class Fix(Outcome):
     """A suggestion."""
 
@@ -280,6 +284,9 @@ class Fix(Outcome):
     """True if results stay the same for every input, according to the rule's page."""
     setting: Setting | None = None
     """The torch setting that ``snippet`` applies; None if it is anything else."""
+    unguarded: Unguarded | None = None
+    """What torch no longer checks with it; None if it drops no guards. It is never suggested where
+    the run saw such a value change, nor before other suggestions."""
     compiles_inside_ddp: bool = False
     """Whether it compiles the module that DistributedDataParallel wraps, and nothing else."""
     diff: str | None = None

@@ -15,9 +15,8 @@ from graphdoctor.facts.kernels import CacheBypass, CacheBypassKind
 from graphdoctor.facts.recording import Graph, GraphNode, RepeatedBlocks, TargetInfo
 from graphdoctor.rules.toolkit import (
     CUDA_GRAPHS,
-    REGIONAL,
-    SKIP_ALL,
-    SKIP_INBUILT,
+    FEWER_MODULES,
+    MODULE_FILTERS,
     Findings,
     Fixes,
     RecordingRule,
@@ -44,6 +43,10 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _ROOT = re.compile(r"^[LG]\['\w+'\]\.?")
 """Beginning of torch's path of a module."""
 _MIN_OVERHEAD_SHARE = 0.5
+_MORE_IN_ONE_CALL = code_fix(
+    "Do more in one call: use a larger batch, or compile a function that does more",
+    "PyTorch user guide: torch.compile",
+)
 
 
 class RepeatedBlocksInOneGraph(RecordingRule, code="GD401", severity="info"):
@@ -281,10 +284,7 @@ class TinyGraphs(RecordingRule, code="GD402"):
             CUDA_GRAPHS,
             is_safe=True,
         ),
-        code_fix(
-            "Do more in one call: use a larger batch, or compile a function that does more",
-            "PyTorch user guide: torch.compile",
-        ),
+        _MORE_IN_ONE_CALL,
     )
 
     def findings(self, view: RecordingView) -> Findings:
@@ -400,7 +400,7 @@ def _guard_fixes(guards: Guards) -> Fixes:
     nodes = [node for set_ in guards.sets for node in set_.nodes]
     internal_count = sum(node.is_module_internal for node in nodes)
     if internal_count * 2 >= sum(set_.guard_count for set_ in guards.sets):
-        yield from (SKIP_INBUILT, SKIP_ALL)
+        yield from (FEWER_MODULES, *MODULE_FILTERS)
         return
     # Tensors alone are as little as it can need.
     if any(not {".", "["}.isdisjoint(node.path or "") for node in nodes):
@@ -408,7 +408,11 @@ def _guard_fixes(guards: Guards) -> Fixes:
             "Pass only what the function needs: tensors instead of large dicts, lists and objects",
             "PyTorch user guide: torch.compile, guard overhead",
         )
-    yield guard_filter("keep_tensor_guards_unsafe", "torch only checks tensors")
+    yield _MORE_IN_ONE_CALL
+    tensors = {node.expression for node in nodes if node.kind == "TENSOR_MATCH"}
+    others = [node.path for node in nodes if node.path and node.expression not in tensors]
+    if values := dict.fromkeys(re.split(r"[.[]", path)[0] for path in others):
+        yield guard_filter("keep_tensor_guards_unsafe", "values", f"a change of {names(values)}")
 
 
 class GuardsOnModules(RecordingRule, code="GD302", severity="info"):
@@ -462,7 +466,7 @@ class GuardsOnModules(RecordingRule, code="GD302", severity="info"):
     user guide, "Reducing guard overhead" and "Regional compilation".
     """
 
-    remedies = (SKIP_INBUILT, REGIONAL, SKIP_ALL)
+    remedies = (FEWER_MODULES, *MODULE_FILTERS)
 
     def findings(self, view: RecordingView) -> Findings:
         guards = view.recording.guards

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Literal
 
 from graphdoctor.facts.fixes import Fix
-from graphdoctor.facts.fixes import FixKind, SnippetPlace
+from graphdoctor.facts.fixes import FixKind, SnippetPlace, Unguarded
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry, parsed
@@ -388,24 +388,27 @@ def in_bfloat16(device: str | None) -> str:
     return f"torch.autocast with bfloat16{condition}"
 
 
-def guard_filter(name: str, risk: str) -> Fix:
+def guard_filter(name: str, unguarded: Unguarded, changes: str) -> Fix:
     """One of ``torch.compiler``'s guard filters as a fix, marked unsafe.
 
     Args:
         name: The filter, such as ``skip_guard_on_inbuilt_nn_modules_unsafe``.
-        risk: What torch no longer notices, a clause.
+        unguarded: What it drops the guards of.
+        changes: What torch no longer notices.
     """
     return compile_argument(
         f'options={{"guard_filter_fn": torch.compiler.{name}}}',
-        f"Unsafe: drop guards with torch.compiler.{name}; {risk}",
+        f"Unsafe: drop guards with torch.compiler.{name}; after {changes}, calls silently give"
+        " wrong results",
         "torch/compiler/__init__.py, 2.13",
         is_safe=False,
-    )
+    ).replace(unguarded=unguarded)
 
 
-SKIP_INBUILT = guard_filter(
-    "skip_guard_on_inbuilt_nn_modules_unsafe", "torch doesn't notice changes of its own modules"
-)
-SKIP_ALL = guard_filter(
-    "skip_guard_on_all_nn_modules_unsafe", "torch doesn't notice changes of any module"
+FEWER_MODULES = code_fix("Use fewer, larger modules: torch checks each of them in each run")
+MODULE_FILTERS = (
+    guard_filter(
+        "skip_guard_on_inbuilt_nn_modules_unsafe", "modules", "a change of one of torch's modules"
+    ),
+    guard_filter("skip_guard_on_all_nn_modules_unsafe", "modules", "a change of any module"),
 )

@@ -194,6 +194,9 @@ def code_line(action: Action) -> str | None:
     fix = action.fix
     if fix is None or fix.kind == "code" or fix.diff is not None or fix.snippet is None:
         return None
+    # A line alone wouldn't say what it breaks.
+    if fix.unguarded is not None:
+        return None
     line = fix.snippet.strip()
     is_argument = fix.place is not None and fix.place.where == "compile"
     return None if "\n" in line else f"torch.compile(..., {line})" if is_argument else line

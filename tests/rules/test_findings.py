@@ -204,6 +204,41 @@ def test_guards(snapshot: SnapshotAssertion) -> None:
     assert none_in(nothing, "GD3")
 
 
+OF_MODULE = {"source": "L['self']._modules['fc']"}
+
+
+@for_each(
+    "changes, internal, values",
+    [
+        ([], True, True),
+        ([change("dtype", "x.dtype", "torch.float32", "torch.float64")], True, True),
+        ([change("number", "n", "2", "3")], True, False),
+        ([change("size")], True, False),
+        ([change("grad_mode", "grad mode", source=None)], True, False),
+        ([change("flag", "flag"), change("stride", "x.stride()")], True, False),
+        ([change("length", "len(table)", "3", "4")], True, False),
+        ([change("relation", "x.shape[0] == y.shape[0]", source=None)], True, False),
+        ([change("module_number", "self.step", source="L['self'].step")], False, False),
+        ([change("training", "self.fc.training", **OF_MODULE)], False, False),
+        ([change("identity", "self.fc", **OF_MODULE)], False, False),
+        ([change("dtype", "self.fc.weight.dtype").replace(is_parameter=True)], False, False),
+        ([change("flag", "model.flag", source="G['model'].flag")], False, False),
+        ([change("unknown", "a guard that torch did not name", source=None)], False, False),
+    ],
+)
+def test_no_guard_is_dropped_that_the_run_saw_fail(
+    changes: list[GuardChange], internal: bool, values: bool
+) -> None:
+    for expected, is_internal in ((internal, True), (values, False)):
+        again = [recompiled("0/1", *changes)] if changes else []
+        of = guard_set(1200, internal=is_internal, share=0.5, check_us=1.0)
+        facts = guarded(of, compiles=(compiled(), *again), share=0.5)
+        for found in findings(facts, "GD301", "GD302"):
+            unguarded = [fix.unguarded for fix in found.fixes]
+            assert unguarded[0] is None, "unsafe advice comes last"
+            assert any(unguarded) == expected, found.code
+
+
 # Recompiles.
 
 IN_LOOP = (

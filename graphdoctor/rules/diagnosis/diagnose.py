@@ -5,6 +5,7 @@ The caller passes the rules: this package doesn't import them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,8 @@ from graphdoctor.facts.base import grouped, sum_of_known
 from graphdoctor.facts.counts import Counts, WatchedFunction
 from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Diagnosis, Finding
 from graphdoctor.facts.evidence import ShapeEvent
-from graphdoctor.facts.fixes import Fix
+from graphdoctor.facts.fixes import Fix, Unguarded
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import CompileCall, CompileOutcome, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import relative
@@ -39,6 +41,11 @@ from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
 from graphdoctor.rules.diagnosis.verdicts import with_replays, with_verdicts
 
 _BREAK = "GD1"
+_TENSOR_KINDS = frozenset(
+    {"rank", "stride", "dtype", "device", "requires_grad", "tensor_class", "dispatch_keys"}
+)
+"""What torch checks of a tensor by itself; of a size that became dynamic, it's a separate guard."""
+_ARGUMENT = re.compile(r"L\['(?!self')\w+'\](?:\[[^][]*\])*(?:\.size\(\)\[\d+\])?\Z")
 _HasFile = TypeVar("_HasFile", CompileCall, ShapeEvent, WatchedFunction)
 
 
@@ -173,10 +180,11 @@ def _by_effect(finding: Finding) -> tuple[int, int, int, int]:
 
 
 def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list[Finding]:
-    """Return the findings with fixes whose places name files as locations do.
+    """Return the findings with fixes that the run doesn't contradict, whose places name files as
+    locations do.
 
     A torch setting that is for breaks on several lines comes before what is for one line. Not one
-    that drops output: what a program prints elsewhere would go too.
+    that drops output: what a program prints elsewhere would go too. What drops guards comes last.
     """
     lines: dict[Setting, set[tuple[str, int]]] = defaultdict(set)
     for finding in findings:
@@ -198,13 +206,38 @@ def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list
     def is_for_one_line(fix: Fix) -> bool:
         return fix.setting is None or len(lines[fix.setting]) < 2
 
+    changed = {*_changed(view)}
     with_fixes = []
     for finding in findings:
-        fixes = [placed(fix) for fix in finding.fixes]
+        fixes = [placed(fix) for fix in finding.fixes if fix.unguarded not in changed]
         if finding.code.startswith(_BREAK):
             fixes.sort(key=is_for_one_line)
+        fixes.sort(key=lambda fix: fix.unguarded is not None)
         with_fixes.append(finding.replace(fixes=tuple(fixes)))
     return with_fixes
+
+
+def _changed(view: RecordingView) -> Iterator[Unguarded]:
+    """Yield what the run saw change, or may have, of what fixes stop torch from checking."""
+    settling = view.recording.settling
+    compiles = (*view.recording.compiles, *(settling.recompiles if settling else ()))
+    causes = [compile_.cause for compile_ in compiles if compile_.cause is not None]
+    changes = {change for cause in causes for change in (*cause.changes, *cause.also_changed)}
+    changes |= {change for event in view.events for change in event.changes}
+    is_hidden = any(cause.hidden_change_count for cause in causes)
+    if is_hidden or any(_may_be_of_module(change) for change in changes):
+        yield "modules"
+    if is_hidden or any(
+        change.is_parameter or change.kind not in _TENSOR_KINDS for change in changes
+    ):
+        yield "values"
+
+
+def _may_be_of_module(change: GuardChange) -> bool:
+    if change.source is None:
+        return change.kind == "unknown"
+    is_argument = _ARGUMENT.match(change.source) is not None and not change.is_parameter
+    return not is_argument or change.kind in ("identity", "type", "attribute", "unknown")
 
 
 def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:
