@@ -219,8 +219,7 @@ def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list
 
 def _changed(view: RecordingView) -> Iterator[Unguarded]:
     """Yield what the run saw change, or may have, of what fixes stop torch from checking."""
-    settling = view.recording.settling
-    compiles = (*view.recording.compiles, *(settling.recompiles if settling else ()))
+    compiles = view.recording.compiles
     causes = [compile_.cause for compile_ in compiles if compile_.cause is not None]
     changes = {change for cause in causes for change in (*cause.changes, *cause.also_changed)}
     changes |= {change for event in view.events for change in event.changes}
