@@ -28,6 +28,7 @@ from graphdoctor.rules.toolkit import (
     without_middle,
 )
 
+_WARM_UP = "Move the compiles to a warm-up"
 _EACH = "in each of these states"
 _HOW: dict[ChangeKind, tuple[str, str]] = {
     "training": (
@@ -107,7 +108,7 @@ class ModeFlip(RecompileRule, code="GD212"):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         both, same = _HOW[group.first.kind]
-        warm_up = call_fix(f"Call it once {both} during warm-up", is_safe=True)
+        warm_up = call_fix(f"{_WARM_UP}: call it once {both}", is_safe=True)
         return (warm_up, call_fix(same))
 
 
@@ -221,7 +222,7 @@ class ObjectIdentity(RecompileRule, code="GD214"):
         if change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
             if group.is_within_call:
                 return (WITHIN_CALL,)
-            title = f"Call it once with each value of {quoted(change.expression)} during warm-up"
+            title = f"{_WARM_UP}: call it once with each value of {quoted(change.expression)}"
         elif change.kind == "backend":
             title = "Pass the same backend callable to each torch.compile"
         return (code_fix(title),)
@@ -361,7 +362,7 @@ class ConstantArgument(RecompileRule, code="GD216"):
                 f"Set {name} before the first call", condition="if it can start with a value"
             )
         yield from (
-            call_fix(f"Call it once with each value of {name} during warm-up", is_safe=True),
+            call_fix(f"{_WARM_UP}: call it once with each value of {name}", is_safe=True),
             code_fix(f"Compile one function for each value of {name}"),
         )
 
@@ -634,8 +635,7 @@ class LearningRate(RecompileRule, code="GD204"):
         key = re.search(r"param_groups\[\d+\]\['(\w+)'\]", group.first.expression)
         if key and key[1] != "lr":
             title = (
-                f"Take steps with a few values of `{key[1]}` during warm-up: then torch makes the"
-                " float dynamic"
+                f"{_WARM_UP} with a few values of `{key[1]}`: then torch makes the float dynamic"
             )
             return (call_fix(title, is_safe=True),)
         # The first value that a step saw can be a schedule's, not what was configured.
@@ -715,10 +715,7 @@ def module_number_fixes(change: GuardChange) -> Fixes:
     """Return the fixes for a number on a module, such as ``self.step``."""
     name = quoted(change.expression)
     if _is_index(change):
-        title = (
-            f"Call it once with each value of {name} during warm-up: torch compiles an index for"
-            " its value"
-        )
+        title = f"{_WARM_UP} with each value of {name}: torch compiles an index for its value"
         return (call_fix(title, is_safe=True),)
     how = "register it with `register_buffer` where it is first set, and update it in place"
     buffer = code_fix(f"Keep {name} in a buffer, if only tensor arithmetic uses it: {how}")

@@ -102,8 +102,8 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
     ]
     if not changes:
         title = (
-            "Make a call with each of these sizes during warm-up: torch compiles sizes 0 and 1 on"
-            " their own"
+            "Move the compiles to a warm-up with each of these sizes: torch compiles sizes 0 and 1"
+            " on their own"
         )
         yield call_fix(title, is_safe=True)
         return
@@ -275,7 +275,9 @@ class SpecializedDim(RecompileRule, code="GD207"):
         change = group.first
         if match := _SMALL.match(change.expression):
             tensor = match[1].partition(".shape[")[0]
-            yield call_fix(f"Call it with a size of {_size(change)} during warm-up, or pad to 2")
+            yield call_fix(
+                f"Move the compile to a warm-up with a size of {_size(change)}, or pad to 2"
+            )
             title = "Tell torch that sizes can be anything, including 0 and 1"
             if tensor.isidentifier():
                 yield sources_setting("unbacked_sources", [f"L['{tensor}']"], title)
@@ -290,7 +292,9 @@ class SpecializedDim(RecompileRule, code="GD207"):
         is_size = ".shape[" in change.expression or ".size(" in change.expression
         what = "sizes" if is_size else "values"
         yield code_fix(f"Write the code{line} so that one version holds for all {what}")
-        yield call_fix("If you need both branches, call both during warm-up")
+        yield call_fix(
+            "If you need both branches, move their compiles to a warm-up that calls both"
+        )
 
 
 def _size(change: GuardChange) -> str:

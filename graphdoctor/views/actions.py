@@ -12,10 +12,11 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import LOSSY, VERIFIED, Fix, SnippetPlace
 from graphdoctor.views import parts
-from graphdoctor.views.words import clusters, fix_text
+from graphdoctor.views.words import clusters, few_text, fix_text
 from graphdoctor.wording import counted, duration, join_texts, percent
 
 _MOST_ACTIONS = 5
+_MOST_VALUES = 2
 _USABLE = ("verified", "contained", "not tried", "unproven", LOSSY)
 """Verdicts of fixes that no trial has ruled out, the best first."""
 
@@ -26,19 +27,6 @@ class Action:
 
     fix: Fix | None
     findings: list[Finding] = field(default_factory=list)
-    counted_ids: frozenset[str] = frozenset()
-    """Recompiles that an action above is for, too."""
-
-    @property
-    def recompile_ids(self) -> frozenset[str]:
-        """The recompiles that it is for; several values can be to blame for one, so findings share
-        them.
-        """
-        recompiles = [finding for finding in self.findings if finding.code.startswith("GD2")]
-        # The first compile of a function is no recompile, though a finding can be about it.
-        return frozenset(
-            id_ for finding in recompiles for id_ in finding.compile_ids if not id_.endswith("/0")
-        )
 
     @property
     def changed(self) -> set[tuple[str, str]]:
@@ -80,12 +68,7 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
         edit = None if best is None else best.diff or best.snippet
         key = (edit or best.title, best.place) if best else cluster[0].fingerprint
         by_fix.setdefault(key, Action(best)).findings.extend(cluster)
-    ordered = sorted(_with_limits([*by_fix.values()]), key=_rank)
-    counted_ids: frozenset[str] = frozenset()
-    for action in ordered:
-        action.counted_ids = action.recompile_ids & counted_ids
-        counted_ids |= action.recompile_ids
-    return ordered
+    return sorted(_with_limits([*by_fix.values()]), key=_rank)
 
 
 def _with_limits(proposed: list[Action]) -> list[Action]:
@@ -106,7 +89,7 @@ def _with_limits(proposed: list[Action]) -> list[Action]:
             if action not in limits and action.fix and not limit.changed.isdisjoint(action.changed)
         ]
         if causes:
-            cause = max(causes, key=lambda cause: len(cause.recompile_ids))
+            cause = max(causes, key=lambda cause: sum(each.count for each in cause.findings))
             is_consequence = cause.findings[0].is_consequence
             cause.findings += [
                 finding.replace(is_consequence=is_consequence) for finding in limit.findings
@@ -133,20 +116,19 @@ def todo_section(diagnosis: Diagnosis) -> parts.Section:
         fix, code = action.fix, code_line(action)
         for other in alike:
             action.findings += other.findings
-            action.counted_ids |= other.counted_ids
         more = f" and {counted(len(alike), 'line')} like it" if alike else ""
         title = f"{fix_text(fix)}{more}" if fix else ""
         condition = f", {fix.condition}" if fix and fix.condition and code is not None else ""
         anchor = f"finding-{action.findings[0].fingerprint}"
         verdict = fix.verdict if fix and fix.verdict != "not tried" else ""
-        mends = parts.Cell((parts.Span(mends_text(action), link=anchor), condition), verdict)
+        about = parts.Cell((parts.Span(about_text(action), link=anchor), condition), verdict)
         what = title if code is None else parts.Span(code, "code")
-        rows.append((what, mends, saves_text(action)))
+        rows.append((what, about, per_call_text(action)))
     if rows:
         first = parts.Column("do this", is_number=False, is_pasted=True)
         # One thing to do is said by its finding, which is all that a terminal shows.
         show: parts.Show = "always" if len(todo) > 1 else "long"
-        columns = (first, "fixes", "saves")
+        columns = (first, "addresses", "per call")
         table = parts.Table(columns, rows, "thing", _MOST_ACTIONS, show=show)
         return parts.Section("What to do", table)
     said = () if todo else parts.Note(_nothing_to_do(diagnosis), show="long")
@@ -202,10 +184,11 @@ def code_line(action: Action) -> str | None:
     return None if "\n" in line else f"torch.compile(..., {line})" if is_argument else line
 
 
-def mends_text(action: Action) -> str:
-    """Count what it is for: ``3 breaks``, ``6 recompiles, 1 counted above``.
+def about_text(action: Action) -> str:
+    """Name what it is about: ``3 breaks``, or the values that would no longer cause recompiles.
 
-    A fix suggested only for the function that torch skips leaves the break that made torch skip it.
+    How many recompiles are left only a replay tells: others can cause the same ones. A fix
+    suggested only for the function that torch skips leaves the break that made torch skip it.
     """
     breaks = [finding for finding in action.findings if finding.code.startswith("GD1")]
     skips = [finding for finding in breaks if finding.code == "GD111"]
@@ -213,34 +196,32 @@ def mends_text(action: Action) -> str:
     is_of_skip = action.fix is not None and suggested_for == {"GD111"}
     sites, noun = (skips, "skipped function") if is_of_skip else (breaks, "break")
     places = {finding.location.at for finding in sites}
-    recompiles, shared = len(action.recompile_ids), len(action.counted_ids)
+    recompiles = [finding for finding in action.findings if finding.code.startswith("GD2")]
+    values = [change.expression for finding in recompiles for change in finding.changes]
+    few = f" for {few_text([*dict.fromkeys(values)], _MOST_VALUES)}" if values else ""
     said = join_texts(
         ", ",
         counted(len(places), noun) if places else None,
-        counted(recompiles, "recompile") if recompiles else None,
-        f"{'' if shared == recompiles else f'{shared} '}counted above" if shared else None,
+        f"recompiles{few}" if recompiles else None,
     )
     return said or counted(len(action.findings), "finding")
 
 
-def saves_text(action: Action) -> str:
-    """What it saves, under a heading that says so, unless it rounds to nothing; empty if nothing
-    was measured.
+def per_call_text(action: Action) -> str:
+    """What a trial of the fix saved in each call, or what its findings cost there, unless that
+    rounds to nothing; empty if nothing was measured.
 
     A gap between graphs is what the break costs today, not what a fix saves: it is named as such.
-    Compiles can have other causes too, so their time is what can be saved at most.
     """
+    call = duration(abs(action.call_us))
+    if call == duration(0.0):
+        return ""
     sources = {finding.cost.call_from for finding in action.findings if finding.cost}
     lead = "gaps of "
     if "fix" in sources:
-        lead = "" if action.call_us > 0 else "adds "
+        lead = "saves " if action.call_us > 0 else "adds "
     elif "profile" in sources:
         lead = ""
     elif "host_gap" in sources:
         lead = "host gaps of "
-    call, seconds = duration(abs(action.call_us)), f"{action.compile_s:.1f}"
-    return join_texts(
-        ", ",
-        f"{lead}{call} per call" if call != duration(0.0) else None,
-        f"up to {seconds} s of compiling" if seconds != "0.0" else None,
-    )
+    return lead + call

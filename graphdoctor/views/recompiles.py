@@ -107,16 +107,9 @@ _ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
     (
         "generalises",
         ("size",),
-        (
-            "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True, avoids"
-            " the second compile."
-        ),
+        "torch._dynamo.mark_dynamic(tensor, dim) before the first call makes it dynamic at once.",
     ),
-    (
-        "generalises",
-        ("number",),
-        "A number passed as a tensor from the start needs no second compile.",
-    ),
+    ("generalises", ("number",), "A number that is passed as a tensor is no cause."),
 )
 
 

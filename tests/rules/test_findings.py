@@ -341,7 +341,7 @@ def test_sizes_0_and_1_are_not_dynamic() -> None:
     first, second = findings(recording(compiles=(compiled(), *again)), "GD2")
     assert (first.code, first.count, second.code, second.count) == ("GD202", 1, "GD207", 1)
     assert "is 0, and torch compiles separate code" in second.message
-    assert second.fixes[0].title == "Call it with a size of 0 during warm-up, or pad to 2"
+    assert second.fixes[0].title == "Move the compile to a warm-up with a size of 0, or pad to 2"
 
 
 def of_rank(compile_: Compile, rank: int, frame_id: int | None = None) -> Compile:
