@@ -179,7 +179,9 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
         caused = [f"broke {times(first.count)}"] if first.break_effects else []
         if "raised" in first.break_effects:
             caused.append(_RAISED[effects.raised_by])
-        caused += [f"`{name}` skipped: all of it runs eagerly" for name in effects.skipped_frames]
+        # Dynamo still compiles what a skipped frame calls.
+        skipped = "skipped: its own lines run eagerly"
+        caused += [f"`{name}` {skipped}" for name in effects.skipped_frames]
         caused += [f"the rest of `{name}` runs eagerly" for name in effects.rest_eager_frames]
         for items, noun in (
             (effects.graphs, "graph"),

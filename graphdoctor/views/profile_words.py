@@ -239,7 +239,7 @@ def _part_text(
         return f"passing tensors between processes takes {part}"
     runs = sum(kernel.calls for kernel in kernels)
     mean = time_text(sum(kernel.time_us for kernel in kernels) / max(runs, 1))
-    return f"{counted(runs, 'kernel')} too short to use the device take {part}, {mean} each"
+    return f"{counted(runs, 'kernel')} too short to use the device take {part}, {mean} on average"
 
 
 def _host_text(part: str, report: ProfileReport, seen: KernelShare | None) -> str:
@@ -253,7 +253,7 @@ def _host_text(part: str, report: ProfileReport, seen: KernelShare | None) -> st
     functions = counted(seen.region_runs, "compiled function")
     launches = f"{counted(seen.launches, 'kernel')} of {functions}"
     mean = time_text((report.kernels_us or 0.0) / seen.launches)
-    return f"{text}, {time_text(report.rest_us or 0.0)}{whose}. {launches} take {mean} each"
+    return f"{text}, {time_text(report.rest_us or 0.0)}{whose}. {launches} take {mean} on average"
 
 
 def _reached_text(report: ProfileReport) -> str:

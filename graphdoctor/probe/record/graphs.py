@@ -206,7 +206,10 @@ class CodegenRecorder:
             kernels.append(kernel.replace(operations=operations or tuple(places)))
             self.factor_dtypes.update(filter(None, [kernel.dtype]))
             self.elementwise.update(kernel.elementwise or ())
-        described = [_operation(node, kernels_of) | place_of(node) for node in nodes]
+        described = [
+            _operation(node, kernels_of, is_written=node in graph.stored) | place_of(node)
+            for node in nodes
+        ]
         partition = None
         if self._partitions is not None and graph.phase == "forward":
             partition = self._partitions.take()
@@ -245,9 +248,11 @@ def _saved(kept: KeptTensor, place_of: Callable[[Node], dict[str, object]]) -> d
     }
 
 
-def _operation(node: Node, kernels_of: dict[Node, set[int]]) -> dict[str, object]:
-    # Its value gets to memory if the graph returns it, or a kernel reads it that doesn't compute it
-    # as well.
+def _operation(
+    node: Node, kernels_of: dict[Node, set[int]], *, is_written: bool
+) -> dict[str, object]:
+    # Its value gets to memory if it has a buffer, the graph returns it, or a kernel reads it that
+    # doesn't compute it as well.
     kernels = kernels_of.get(node, set())
     return {
         "name": node.name,
@@ -258,7 +263,8 @@ def _operation(node: Node, kernels_of: dict[Node, set[int]]) -> dict[str, object
         "elements": torch_codegen.elements(node),
         "dtype": torch_codegen.dtype_name(node),
         "input_dtypes": torch_codegen.input_dtypes(node),
-        "is_stored": any(
+        "is_stored": is_written
+        or any(
             reader.op == "output" or not kernels_of.get(reader, {-1}) <= kernels
             for reader in torch_codegen.readers(node)
         ),

@@ -47,6 +47,8 @@ class GeneratedGraph:
     nodes: list[Node] = field(default_factory=list)
     kernels: list[tuple[InductorKernel, Sequence[Node]]] = field(default_factory=list)
     """Each call of a kernel, without the indices of its operations, and its nodes."""
+    stored: set[Node] = field(default_factory=set)
+    """Nodes whose value the code writes to a buffer, as far as torch notes whose a buffer is."""
 
 
 class CodegenWatch:
@@ -87,6 +89,7 @@ class CodegenWatch:
             self.graphs += 1
             with self._survived():
                 graph.nodes = list(lowering.module.graph.nodes)
+                graph.stored = set(_stored(lowering))
                 self._on_graph(graph)
         finally:
             self._current = None
@@ -111,6 +114,12 @@ class CodegenWatch:
                 kernel = kernel.replace(**facts)
             self._current.kernels.append((kernel, nodes))
         return original(scheduled, name, is_extern)
+
+
+def _stored(lowering: Any) -> Iterator[Node]:
+    for buffer in lowering.scheduler.name_to_buf.values():
+        if buffer.get_name() not in lowering.removed_buffers:
+            yield from filter(None, [buffer.node.get_origin_node()])
 
 
 _Kernel = tuple[dict[str, Any], Sequence[Node]]

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from graphdoctor.facts.picture import kernel_sources
 from graphdoctor.facts.profile import ProfileResult
 from graphdoctor.probe.wire import TRACE_FOLDER
 from graphdoctor.studies.profile.report import profile_report
@@ -182,6 +183,23 @@ def test_the_page_has_each_line_and_each_kernels_code(folder):
     assert isinstance(page, str)
     for kernel in shown.kernels:
         assert kernel_name(kernel) in page
+
+
+def test_as_many_values_are_stored_as_each_kernel_has_buffers_to_write(folder):
+    recorded = read_recording(folder / "recording", picture=True)
+    written = {
+        name: len(re.findall(r"(?<!const )float\* (?:in_out_ptr|out_ptr)\d", text))
+        for generated in recorded.picture.generated
+        for name, (_, text) in kernel_sources(generated.code)
+    }
+    stored = {
+        kernel.name: sum(graph.operations[number].is_stored for number in kernel.operations)
+        for graph in recorded.profiled.graphs
+        for kernel in graph.kernels
+        if kernel.name in written
+    }
+    assert len(stored) > 5
+    assert stored == {name: written[name] for name in stored}
 
 
 def test_shares_are_parts_of_what_the_device_reaches(report):
