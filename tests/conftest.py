@@ -233,9 +233,11 @@ def _command_folder() -> Path:
     return folder
 
 
-def interrupted(*args: object, cwd: Path, once: str) -> tuple[str, str]:
-    """What a command printed and said that gets Ctrl-C once there is a file like that; its status
-    is right."""
+def interrupted(
+    *args: object, cwd: Path, once: str, number: signal.Signals = signal.SIGINT
+) -> tuple[str, str]:
+    """What a command printed and said that gets Ctrl-C, or another signal twice, as ``timeout``
+    sends it, once there is a file like that; its status is right."""
     process = subprocess.Popen(
         command_line(*args),
         cwd=cwd,
@@ -249,9 +251,11 @@ def interrupted(*args: object, cwd: Path, once: str) -> tuple[str, str]:
     while not list(cwd.glob(once)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
+    for _ in range(1 if number == signal.SIGINT else 2):
+        os.kill(process.pid, number)
+        time.sleep(0.1)
     printed, said = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     return printed, said
 
 

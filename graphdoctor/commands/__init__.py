@@ -8,24 +8,60 @@ from __future__ import annotations
 import gc
 import io
 import os
+import signal
 import sys
+import time
 
-from graphdoctor.commands.terminal import prepare_streams, reported, write_what_is_missing_in_ascii
+from graphdoctor.commands.terminal import (
+    EXIT_INTERRUPTED,
+    prepare_streams,
+    reported,
+    write_what_is_missing_in_ascii,
+)
 
 _GARBAGE = (100_000, 20, 20)
 """How seldom Python looks for cycles. Facts have none, and a large log is millions of them: looking
 as often as by default takes a third of the time that a page does."""
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_REPEAT_S = 1.0
+"""A signal that comes again sooner is the same one: ``timeout`` sends it to the process and to its
+group."""
+
 
 def main() -> None:
-    """Run the command line and exit with its status."""
+    """Run the command line and exit with its status.
+
+    Signals that end a process are reported as Ctrl-C is, and the status says which it was.
+    """
+    received: list[tuple[int, float]] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        is_repeated = bool(received) and time.monotonic() - received[-1][1] < _REPEAT_S
+        received.append((number, time.monotonic()))
+        if not is_repeated:
+            raise KeyboardInterrupt
+
+    for number in _ENDING:
+        # What nohup ignores stays ignored.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, interrupt)
     gc.set_threshold(*_GARBAGE)
     prepare_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             write_what_is_missing_in_ascii(stream)
     try:
-        _run_and_flush(sys.argv[1:])
+        _run_and_report(sys.argv[1:])
+    except SystemExit as end:
+        if end.code == EXIT_INTERRUPTED and received:
+            end.code = 128 + received[0][0]
+        raise
+
+
+def _run_and_report(arguments: list[str]) -> None:
+    try:
+        _run_and_flush(arguments)
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - trouble of our own too: one line and the path of a log

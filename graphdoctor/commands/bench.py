@@ -10,6 +10,7 @@ import typer
 from graphdoctor.commands.named import kept_report, place_or_target
 from graphdoctor.commands.options import Given, OutputOptions, TargetOrReportArgument, with_options
 from graphdoctor.commands.running import EXIT_FAILED, begin, finish, set_up, tell_place
+from graphdoctor.commands.terminal import EXIT_INTERRUPTED
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import BENCH_PARTS, BenchPart, BenchReport
 from graphdoctor.facts.spec import RunSpec, option
@@ -130,10 +131,13 @@ def bench(
         report, diagnosis = measure(request, made.path, diagnosis, setup, plan)
         sign(made.path)
     ended = diagnosis.recording.exit
-    if report.verdict.best is None and ended.reason != "finished":
+    has_answer = report.verdict.best is not None or report.is_interrupted
+    if not has_answer and ended.reason != "finished":
         finish(Recorded(made, ended), diagnosis)
     output.write(report)
     tell_place(made)
+    if report.is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
     if report.verdict.best is None:
         raise typer.Exit(EXIT_FAILED)
 

@@ -16,7 +16,7 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.running import EXIT_FAILED, begin, finish, recording_of, tell_place
-from graphdoctor.commands.terminal import say
+from graphdoctor.commands.terminal import EXIT_INTERRUPTED, say
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.documents import CURE
@@ -79,10 +79,12 @@ def cure(
             is_cold=is_cold,
         )
     output.write(report)
-    if is_applied:
+    if is_applied and not report.is_interrupted:
         write(changes, force=common.force)
         if not common.quiet:
             say(*[f"Wrote {change.path}" for change in changes] or ["There is nothing to write."])
     tell_place(recorded.made)
+    if report.is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
     if report.best is None:
         raise typer.Exit(EXIT_FAILED)

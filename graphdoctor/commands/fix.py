@@ -24,8 +24,8 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.commands.running import EXIT_INTERRUPTED, begin, finish, recording_of, trials_of
-from graphdoctor.commands.terminal import say
+from graphdoctor.commands.running import begin, finish, recording_of, trials_of
+from graphdoctor.commands.terminal import EXIT_INTERRUPTED, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.reading import write_fact
@@ -112,7 +112,7 @@ def fix(
             say("Resuming with fixes verified before the interrupt.")
 
         def report(folder: Path) -> None:
-            if output.is_text and not is_diff:
+            if not is_diff:
                 output.write(diagnose_recording(folder, selection, output.needs))
 
         with (
@@ -165,19 +165,20 @@ def _refuse_conflicts(
 
 @contextlib.contextmanager
 def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]]:
-    """Report what was verified before an interrupt; yields a list to add the recording to, once
-    there is one.
+    """Report what was found and verified before an interrupt; yields a list to add the recording
+    to, once there is one.
     """
     made: list[Path] = []
     try:
         yield made
     except KeyboardInterrupt:
-        for folder in made:
-            if (folder / FIXES_FILE).is_file():
-                report(folder)
-                say("Interrupted. The same command tries first what was verified.")
-                raise typer.Exit(EXIT_INTERRUPTED) from None
-        raise
+        if not made:
+            raise
+        report(made[0])
+        has_verdicts = (made[0] / FIXES_FILE).is_file()
+        again = " The same command tries first what was verified." if has_verdicts else ""
+        say(f"Interrupted.{again}")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _write_patch(treated: SearchResult) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import threading
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +85,7 @@ from graphdoctor.rules.gate.check import (
 )
 from graphdoctor.rules.gate.ignores import Comments, PathIgnore, read_comments, unused_ignores
 from graphdoctor.rules.gate.reach import select_targets
-from graphdoctor.trials.launch.child import Setup, handling, interrupt, probe_command
+from graphdoctor.trials.launch.child import Setup, probe_command
 from graphdoctor.trials.launch.discover import discover
 from graphdoctor.trials.launch.recorded import record_target
 from graphdoctor.trials.launch.request import Measured, Request
@@ -173,11 +172,10 @@ class _Runs(contextlib.ExitStack):
     def finished(self, begun: Sequence[Future[TargetRun] | TargetRun]) -> list[TargetRun]:
         """Wait for all, and return their results."""
         try:
-            with handling((signal.SIGTERM, signal.SIGHUP), interrupt):
-                wait(
-                    [one for one in begun if not isinstance(one, TargetRun)],
-                    return_when=FIRST_EXCEPTION,
-                )
+            wait(
+                [one for one in begun if not isinstance(one, TargetRun)],
+                return_when=FIRST_EXCEPTION,
+            )
         finally:
             # All have ended, unless this was interrupted.
             self._is_cancelled.set()

@@ -15,7 +15,7 @@ import typer
 from graphdoctor.commands.options import Given, OutputOptions, ProcessOptions, TrialOptions
 from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.commands.settings import Project, Settings, unknown_variables
-from graphdoctor.commands.terminal import Progress, complain, say, warn
+from graphdoctor.commands.terminal import EXIT_INTERRUPTED, Progress, complain, say, warn
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 
 EXIT_FAILED = 2
-EXIT_INTERRUPTED = 130
 
 
 def project_settings(recordings: Path | None = None) -> Settings:

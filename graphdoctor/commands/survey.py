@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,9 +23,9 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import Output, check_outputs, check_shown
-from graphdoctor.commands.running import EXIT_INTERRUPTED, project_settings
+from graphdoctor.commands.running import project_settings
 from graphdoctor.commands.survey_progress import SurveyProgress
-from graphdoctor.commands.terminal import Color
+from graphdoctor.commands.terminal import EXIT_INTERRUPTED, Color
 from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.executors.executor import Environment, Executor, Share
 from graphdoctor.executors.local import executor_for
@@ -45,7 +44,6 @@ from graphdoctor.studies.survey.survey_list import (
     read_survey_list,
 )
 from graphdoctor.studies.survey.table import check_installed
-from graphdoctor.trials.launch.child import handling, interrupt
 from graphdoctor.views.formats import RenderOptions
 from graphdoctor.wording import counted
 
@@ -173,8 +171,7 @@ def survey(
     asked = replace(asked, python=python or asked.python)
     on_cuda = (asked.spec.device or "").startswith("cuda")
     executor, share = _executor_and_share(asked.options, where, asked.nodes, on_cuda=on_cuda)
-    # When a job's time is up, it ends as after Ctrl-C, with a report.
-    with SurveyProgress(is_quiet=table.quiet) as progress, handling((signal.SIGTERM,), interrupt):
+    with SurveyProgress(is_quiet=table.quiet) as progress:
         done = run_survey(asked, store, executor, share, progress, resume=listed.resume)
     _write(done.report, outputs, done.folder)
     if done.is_interrupted:

@@ -45,6 +45,7 @@ _OF_THE_SYSTEM = (
     errno.ENFILE,
 )
 """Errors that are nobody's mistake in graphdoctor."""
+EXIT_INTERRUPTED = 130
 STANDARD_OUTPUT = "Standard output"
 """The name of its file in errors."""
 _IN_ASCII = {
@@ -272,7 +273,7 @@ def reported(error: BaseException) -> int:
             return error.exit_code
         case KeyboardInterrupt():
             say("Interrupted.")
-            return 130
+            return EXIT_INTERRUPTED
         case BrokenPipeError():
             # Whoever read our output has gone: `graphdoctor report | head`.
             sys.stderr.close()

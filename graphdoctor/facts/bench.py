@@ -361,6 +361,8 @@ class BenchReport(Document):
     sweep: Sweep | None = None
     """Several sizes; None if none were asked for."""
     gaps: tuple[CaptureGap, ...] = ()
+    is_interrupted: bool = False
+    """An interrupt ended it: what is missing might have been measured."""
     recordings: dict[str, str] = field(default_factory=dict)
     """Folder of each variant's recording, by name."""
 
@@ -405,8 +407,8 @@ class CureReport(Document):
     target: TargetInfo
     text: str
     best: Best | None
-    """The fastest correct way; None if the program fails without torch.compile, so that nothing
-    could be compared."""
+    """The fastest correct way; None if eager mode wasn't timed, so that nothing could be
+    compared."""
     eager: Variant
     """Without torch.compile."""
     as_it_was: Variant
@@ -435,4 +437,6 @@ class CureReport(Document):
     """Seconds that the search was given."""
     spent_s: float
     """Seconds that it took."""
+    is_interrupted: bool = False
+    """An interrupt ended it before everything was tried."""
     gaps: tuple[CaptureGap, ...] = ()

@@ -159,9 +159,9 @@ class _Search:
             return self._treated()
         if check is not None:
             check(self._writable([fix for options in opened for fix in options.fixes]))
-        if not self._run_untouched([options.finding for options in opened]):
-            return self._suggested(offered, "not_repeatable")
         try:
+            if not self._run_untouched([options.finding for options in opened]):
+                return self._suggested(offered, "not_repeatable")
             self._keep_what_holds()
             if self._options.is_timed:
                 self._contain()

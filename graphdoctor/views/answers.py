@@ -173,9 +173,11 @@ def _which_rounds(variant: Variant) -> str:
 def _none_faster(others: Sequence[Variant], verdict: BenchVerdict) -> list[str]:
     right, timed = [variant for variant in others if variant.status == "ok"], _timed(others)
     if not right:
-        return ["No variant ran with right results"]
+        is_any_run = any(variant.status != "skipped" for variant in others)
+        return ["No variant ran with right results" if is_any_run else "No variant ran"]
     if not timed:
-        return [f"{listed([variant.name for variant in right])} ran, but couldn't be timed"]
+        not_timed = "wasn't timed" if len(right) == 1 else "weren't timed"
+        return [f"{listed([variant.name for variant in right])} ran, but {not_timed}"]
     if _is_unclear(timed):
         names, verb = (
             listed([variant.name for variant in timed]),
@@ -265,6 +267,8 @@ def cure_text(report: CureReport, floor_us: float | None = None) -> str:
     than eager mode's.
     """
     eager, as_it_was, cured = report.eager, report.as_it_was, report.cured
+    if eager.call_us is None and eager.status == "ok":
+        return "Nothing was timed."
     if eager.call_us is None:
         return f"The program fails without torch.compile, so nothing was tried: {eager.reason}."
     ways = [way for way in (as_it_was, cured) if way is not None]
@@ -274,7 +278,8 @@ def cure_text(report: CureReport, floor_us: float | None = None) -> str:
         calls = "your call" if count == 1 else f"your {count:,} calls"
         return f"{times}, verified on {calls}; {_cost(cured, eager)}."
     if report.best == AS_IT_WAS:
-        return f"{times}; nothing that was tried is faster; {_cost(as_it_was, eager)}."
+        unknown = "" if as_it_was.correct else "; whether its results are right is unknown"
+        return f"{times}; nothing that was tried is faster; {_cost(as_it_was, eager)}{unknown}."
     lead = "Plain eager is fastest"
     if any(way.speedup is not None and is_too_noisy(way.speedup, way.judgement) for way in ways):
         lead = "Too noisy to say whether anything is faster than eager"

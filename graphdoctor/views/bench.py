@@ -46,6 +46,7 @@ from graphdoctor.views.parts import (
     plain_text,
 )
 from graphdoctor.views.words import (
+    INTERRUPTED,
     SAME_SPEED,
     TOO_NOISY,
     UNKNOWN,
@@ -90,6 +91,8 @@ def bench_view(report: BenchReport) -> View:
 def _parts(report: BenchReport) -> Iterator[Block]:
     best, variants = report.verdict.best, report.variants
     noise, sweep, works_on = report.noise, report.sweep, report.throughput
+    if report.is_interrupted:
+        yield Note(INTERRUPTED, "warning")
     yield Verdict(
         report.verdict.text, "bad" if best is None else "warning" if best == EAGER else "good"
     )

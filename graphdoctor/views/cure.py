@@ -25,7 +25,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.words import applied_snippets, first_sentence, study_view
+from graphdoctor.views.words import INTERRUPTED, applied_snippets, first_sentence, study_view
 from graphdoctor.wording import join_texts
 
 _TONES: dict[str, Tone] = {CURED: "good", AS_IT_WAS: "good", "eager": "warning"}
@@ -43,6 +43,8 @@ def cure_view(report: CureReport, *, is_written: bool = False) -> View:
 
 
 def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
+    if report.is_interrupted:
+        yield Note(INTERRUPTED, "warning")
     yield Verdict(report.text, _TONES[report.best] if report.best else "bad")
     if report.noise is not None:
         text = noise_text(report.noise)
@@ -59,7 +61,8 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
     is_cut = any(step.outcome == "skipped" and step.is_late for step in report.steps)
     more = " More time would try more: --budget SECONDS." if is_cut else ""
     yield Note(f"Searched for {report.spent_s:.0f} of {report.budget_s:.0f} s.{more}", "dim")
-    if report.best == EAGER and report.noise is not None and not report.noise.is_noisy:
+    is_known = report.noise is not None and not report.noise.is_noisy
+    if report.best == EAGER and is_known and not report.is_interrupted:
         yield Verdict("Done: keep eager mode for this model.")
 
 

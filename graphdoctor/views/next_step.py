@@ -65,6 +65,8 @@ def after_bench(report: BenchReport) -> str | None:
     """
     target, verdict, others = _as_asked(report.target), report.verdict, report.variants[1:]
     findings = [finding for variant in others for finding in variant.findings]
+    if report.is_interrupted:
+        return command_line(target, "bench")
     if verdict.best is None:
         return command_line(target, "explain")
     if verdict.untried is not None:
@@ -90,6 +92,8 @@ def after_cure(report: CureReport, *, is_written: bool) -> str | None:
     eager mode is fastest.
     """
     target = _as_asked(report.target)
+    if report.is_interrupted:
+        return command_line(target, "cure")
     if report.best == CURED and report.diff and not is_written:
         return command_line(target, "cure", "--apply")
     if report.best == EAGER:

@@ -53,6 +53,7 @@ UNKNOWN = "unknown"
 SAME_SPEED = "no measurable difference"
 """Shown in place of a ratio whose interval holds 1."""
 TOO_NOISY = "too noisy to say"
+INTERRUPTED = "Interrupted: this is what was measured until then."
 ONE_RUN_EACH = "one run each: not compared"
 """What stands in place of the ratio of two runs' times: as much lies between two runs of the same
 program."""

@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -325,14 +326,15 @@ def test_trouble_of_our_own_is_one_line_and_a_log(tmp_path):
     assert f"graphdoctor {graphdoctor.__version__}" in text
 
 
-def test_ctrl_c_ends_with_130(tmp_path):
+@for_each("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_with_their_status(tmp_path, number):
     code = (
-        "import graphdoctor.commands.settings\n"
-        "def stop(*args): raise KeyboardInterrupt\n"
+        "import graphdoctor.commands.settings, signal\n"
+        f"def stop(*args): signal.raise_signal({number:d})\n"
         "graphdoctor.commands.settings.load_settings = stop\nmain()\n"
     )
     process = run_python(code, "report", cwd=tmp_path)
-    assert (process.returncode, "Traceback" in process.stderr) == (130, False)
+    assert (process.returncode, process.stderr) == (128 + number, "Interrupted.\n")
 
 
 @pytest.mark.slow

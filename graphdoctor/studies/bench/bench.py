@@ -10,7 +10,8 @@ or is wrong is followed down the compiler (``stages.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -119,12 +120,18 @@ def bench(
     if (sweep := plan.sweep) is None:
         report, diagnosed = measure(Program(), folder)
     else:
-        points = []
+        points: list[SweepPoint] = []
         for size in sweep.sizes:
             prefix = f"{' and '.join(sweep.sources)} = {size:,}: "
-            report, diagnosed = measure(
-                Program(change=sweep.change(size)), folder / f"size-{size}", prefix
-            )
+            try:
+                report, diagnosed = measure(
+                    Program(change=sweep.change(size)), folder / f"size-{size}", prefix
+                )
+            except KeyboardInterrupt:
+                if not points:
+                    raise
+                report = report.replace(is_interrupted=True)
+                break
             points.append(
                 SweepPoint(
                     size=size,
@@ -133,6 +140,8 @@ def bench(
                     best=report.verdict.best,
                 )
             )
+            if report.is_interrupted:
+                break
         swept = Sweep(sources=sweep.sources, points=tuple(points))
         report = report.replace(sweep=swept, verdict=verdict(report.variants, report.noise, swept))
     # Where the program itself fails, its recording says so, and there is nothing else to say.
@@ -152,9 +161,14 @@ class _Bench:
     followed: list[tuple[Subject, Stages]] = field(default_factory=list)
 
     def report(self, diagnosis: Diagnosis | None) -> tuple[BenchReport, Diagnosis]:
-        """Time the ways side by side, then look into each as far as that is asked for."""
+        """Time the ways side by side, then look into each as far as that is asked for.
+
+        Raises:
+            KeyboardInterrupt: It was interrupted before there was anything to report.
+        """
         ways, base, own = self.ways, self.ways.base, None
-        with ways:
+        others: list[Way] = []
+        with contextlib.suppress(KeyboardInterrupt), ways:
             if diagnosis is None:
                 own = Way(VariantSpec(name_of(base)), ways.program)
                 ways.start_eager(partial(ways.start_recorded, own, self.recording))
@@ -172,6 +186,8 @@ class _Bench:
             most = fitting(peak_bytes, most=_MOST_SIDE_BY_SIDE)
             is_precise = set(self.plan.parts) == set(BENCH_PARTS)
             ways.time_all(others, most, is_precise=is_precise)
+        if not any(way.warm for way in others) and ways.is_interrupted:
+            raise KeyboardInterrupt
         start, noise = ways.eager.warm, ways.noise
         diagnosis = diagnosis or diagnose_recording(self.recording).diagnosis
         variants = self._variants(others)
@@ -208,14 +224,23 @@ class _Bench:
             noise=noise,
             variants=variants,
             gaps=(*recording.gaps, *gaps),
+            is_interrupted=ways.is_interrupted,
             recordings=self.recordings,
         )
         return report, diagnosis
 
     def _variants(self, others: Sequence[Way]) -> tuple[Variant, ...]:
-        eager = self.ways.variant(self.ways.eager)
-        if eager.status != "ok" or not {"results", "causes"} & {*self.plan.parts}:
-            return eager, *map(self.ways.variant, others)
+        variants = [self.ways.variant(way) for way in (self.ways.eager, *others)]
+        is_looked_into = variants[0].status == "ok" and not self.ways.is_interrupted
+        if is_looked_into and {"results", "causes"} & {*self.plan.parts}:
+            try:
+                for number, variant in enumerate(self._looked_into(variants[0], others)):
+                    variants[number] = variant
+            except KeyboardInterrupt:
+                self.ways.is_interrupted = True
+        return tuple(variants)
+
+    def _looked_into(self, eager: Variant, others: Sequence[Way]) -> Iterator[Variant]:
         reference = Reference(
             self.ways.replays,
             self.ways.program,
@@ -225,12 +250,13 @@ class _Bench:
         )
         judged = reference.own
         self._keep_gaps(eager.name, reference.eager)
-        eager = eager.replace(
+        yield eager.replace(
             correct=judged.correct,
             correctness=judged.correctness,
             **launched(reference.eager.kernels),
         )
-        return eager, *(self._variant(way, reference) for way in others)
+        for way in others:
+            yield self._variant(way, reference)
 
     def _variant(self, way: Way, reference: Reference) -> Variant:
         variant, noise = self.ways.variant(way), self.ways.noise

@@ -9,6 +9,7 @@ it in the same rounds. Where eager mode's call is shorter than any compiled one,
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,9 @@ def cure(
 
     ``options``: which fixes to try; ``budget_s``: seconds after which nothing more is tried;
     ``is_cold``: with starts from an empty cache.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted before there was anything to report.
     """
     began, base = time.monotonic(), request.spec
     # Compiling each block by itself is a candidate of its own, and what fixes do to the call's time
@@ -104,7 +108,11 @@ def cure(
             replays, base, Program(), recording / _FOLDER / "caches", setup.on_phase, is_cold
         )
         search = _Search(ways, recording / _FOLDER, setup, began + budget_s)
-        best_way = search.run(candidates)
+        with contextlib.suppress(KeyboardInterrupt):
+            search.run(candidates)
+    if ways.is_interrupted and search.own.warm is None:
+        raise KeyboardInterrupt
+    best_way = search.best
     recorded, eager, as_it_was = (
         diagnosis.recording,
         ways.variant(ways.eager),
@@ -137,6 +145,7 @@ def cure(
         verified_calls=ways.eager.warm["call_count"] if ways.eager.warm else 0,
         budget_s=budget_s,
         spent_s=time.monotonic() - began,
+        is_interrupted=ways.is_interrupted,
         gaps=recorded.gaps,
     )
     report = report.replace(text=cure_text(report, search.floor_us))
@@ -153,18 +162,22 @@ class _Search:
     setup: Setup
     deadline: float
     own: Way = field(default_factory=lambda: Way(VariantSpec(AS_IT_WAS)))
+    best: Way = field(init=False)
     steps: list[CureStep] = field(default_factory=list)
     looks: dict[str, Look] = field(default_factory=dict)
     longest_s: float = 0.0
     floor_us: float | None = None
     """The least time of a compiled call, if that is more than eager mode's call."""
 
-    def run(self, candidates: Callable[[], Iterable[tuple[VariantSpec, Program | None]]]) -> Way:
-        """Try each candidate on top of those that were kept: the best way.
+    def __post_init__(self) -> None:
+        self.best = self.own
+
+    def run(self, candidates: Callable[[], Iterable[tuple[VariantSpec, Program | None]]]) -> None:
+        """Try each candidate on top of those that were kept.
 
         A candidate's program is None for the best one so far.
         """
-        ways, own, best = self.ways, self.own, self.own
+        ways, own = self.ways, self.own
         with ways:
             if ways.is_cold:
                 ways.start_eager()
@@ -183,13 +196,16 @@ class _Search:
                     for spec, program in candidates():
                         # Without CUDA, some are the same as others.
                         if ways.eager.uses_cuda or not spec.needs_cuda(ways.base):
-                            best = self._step(best, spec, program)
-                if best is not own:
-                    ways.time([own, best])
-        if ways.eager.is_steady and best is own and judged(own.speedup, ways.noise) == "faster":
+                            self.best = self._step(self.best, spec, program)
+                if self.best is not own:
+                    ways.time([own, self.best])
+        if (
+            ways.eager.is_steady
+            and self.best is own
+            and judged(own.speedup, ways.noise) == "faster"
+        ):
             # Nobody looked whether what it computes is right.
             self._look(own)
-        return best
 
     def variant(self, way: Way) -> Variant:
         """Its times, with what its calls compute."""

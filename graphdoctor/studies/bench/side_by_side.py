@@ -45,8 +45,11 @@ from graphdoctor.studies.bench.rounds import (
 from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
-from graphdoctor.trials.timing import ServedProbe
+from graphdoctor.trials.timing import MIN_TURNS, ServedProbe
 from graphdoctor.wording import factor_text
+
+INTERRUPTED = "interrupted before it was ready"
+"""The reason why a variant wasn't timed, a clause."""
 
 NEEDS_CUDA = "it needs CUDA graphs, and the program doesn't use CUDA"
 """The reason why a variant is skipped, a clause."""
@@ -155,6 +158,7 @@ class SideBySide:
     say: Callable[[str], None]
     is_cold: bool = False
     eager: Way = field(init=False)
+    is_interrupted: bool = False
     _stack: ExitStack = field(default_factory=ExitStack)
     _running: dict[str, ServedProbe] = field(default_factory=dict)
 
@@ -166,6 +170,7 @@ class SideBySide:
 
     def __exit__(self, *error: object) -> None:
         if error[0] is not None:
+            self.is_interrupted = error[0] is KeyboardInterrupt
             self.replays.cancel()
         # Those that are cancelled end as if they were interrupted; the error goes on.
         with contextlib.suppress(*[KeyboardInterrupt] if error[0] is not None else []):
@@ -309,7 +314,15 @@ class SideBySide:
         names = {EAGER, _TWIN, *(way.name for way in ways)}
         probes = {name: probe for name, probe in self._running.items() if name in names}
 
+        def keep(turns: Mapping[str, Turns]) -> None:
+            self.eager.turns, self.eager.beside = turns.get(EAGER), turns.get(_TWIN)
+            for way in ways:
+                way.turns, way.beside = turns.get(way.name), self.eager.turns
+
         def report_round(number: int, turns: Mapping[str, Turns]) -> None:
+            if number > MIN_TURNS:
+                # An interrupt may end them any time.
+                keep(turns)
             ratios = (
                 (way.name, speedup(turns[way.name], turns[EAGER])) for way in ways if way.is_steady
             )
@@ -320,12 +333,9 @@ class SideBySide:
 
         is_on_gpu = self.eager.uses_cuda
         with self._gpu_turn():
-            turns = time_rounds(
-                probes, EAGER, report_round, is_precise=is_precise, is_on_gpu=is_on_gpu
+            keep(
+                time_rounds(probes, EAGER, report_round, is_precise=is_precise, is_on_gpu=is_on_gpu)
             )
-        self.eager.turns, self.eager.beside = turns.get(EAGER), turns.get(_TWIN)
-        for way in ways:
-            way.turns, way.beside = turns.get(way.name), self.eager.turns
 
     def floor_us(self, way: Way) -> float | None:
         """The least time of a compiled call in a way's process, in µs; None if unknown."""
@@ -369,6 +379,8 @@ class SideBySide:
             is_regional=spec.spec(self.base).regional,
             status="ok",
         )
+        if self.is_interrupted and way.warm is None and way.ended is None:
+            return variant.replace(status="skipped", reason=INTERRUPTED)
         if not eager.is_steady and way is not eager:
             reason = "the program fails without torch.compile"
             return variant.replace(status="skipped", reason=reason)

@@ -161,12 +161,7 @@ def watch(
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
     if traced:
         environment[_TRACE_VARIABLE] = str(folder / TRACE_FOLDER)
-    # The probe is stopped when we are terminated or lose the terminal, too.
-    with (
-        handling((signal.SIGTERM, signal.SIGHUP), interrupt),
-        Lifeline() as lifeline,
-        _Uninterrupted() as start,
-    ):
+    with Lifeline() as lifeline, _Uninterrupted() as start:
         process: subprocess.Popen[bytes] | WarmProcess | None = None
         if setup.warm is not None:
             process = setup.warm.start(
@@ -297,7 +292,7 @@ class _Uninterrupted(contextlib.ExitStack):
         """Do what was put off."""
         self.close()
         if self._deferred:
-            raise KeyboardInterrupt
+            signal.raise_signal(self._deferred[0])
 
 
 def _wait(
@@ -355,11 +350,6 @@ def handling(
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)
-
-
-def interrupt(_signal: int, _frame: object) -> None:
-    """Do as Ctrl-C does; for ``handling``."""
-    raise KeyboardInterrupt
 
 
 def _stop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,18 @@ def test_a_failing_program_is_reported_and_no_study_kept(command, tmp_path):
     )
 
 
-def test_an_interrupt_is_said_and_leaves_no_process(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_reports_what_was_measured(tmp_path, number):
+    (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
+    second = ".graphdoctor/*/bench/dynamic-true-timed/probe.jsonl"
+    printed, _ = interrupted(*QUICK, "--format", "json", cwd=tmp_path, once=second, number=number)
+    _, own, dynamic = json.loads(printed)["variants"]
+    assert own["compile_warm_s"] > 0
+    assert (dynamic["status"], dynamic["exit"]) == ("skipped", None)
+    assert "Interrupted: this is what" in run_command("bench", cwd=tmp_path, status=0).stdout
+
+
+def test_an_interrupt_before_anything_was_measured_leaves_no_process(tmp_path):
     (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
     printed, said = interrupted(
         *QUICK, cwd=tmp_path, once=".graphdoctor/*/bench/eager-timed/probe.jsonl"

@@ -46,6 +46,13 @@ def test_the_best_way_and_what_is_said_of_it(snapshot):
         "too noisy to say": (eager(), variant(AS_IT_WAS, 4800.0, spread=0.5), None, [], 1),
         "the user's own is wrong": (eager(), wrong, None, [], 1),
         "the user's own fails": (eager(), ended(AS_IT_WAS, "failed", "it raised"), None, [], 1),
+        "interrupted before anything was timed": (
+            variant("eager", call_us=None, speedup=None),
+            variant(AS_IT_WAS, call_us=None, speedup=None, judgement="unknown"),
+            None,
+            [],
+            1,
+        ),
         "eager mode fails": (ended("eager", "failed", "it raised"), HAD, None, [], 1),
     }
     found = {}

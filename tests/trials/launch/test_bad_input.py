@@ -445,7 +445,7 @@ def test_an_interrupt_reports_what_was_recorded(tmp_path, program):
         process.send_signal(number)
     for number, process in running.items():
         output, errors = process.communicate()
-        assert process.returncode == 130, number
+        assert process.returncode == 128 + number, number
         assert b"Interrupted while making the inputs of call 2" in errors, number
         assert b"Traceback" not in errors, number
         assert_reported(output, "interrupted")

@@ -105,7 +105,7 @@ def test_a_probe_is_stopped(end, monkeypatch):
     assert (ended.reason, ended.status) == ("finished", None)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_while_a_probe_starts_ends_it_too(end, monkeypatch, number):
     started: list[subprocess.Popen[bytes]] = []
 
@@ -116,11 +116,11 @@ def test_an_interrupt_while_a_probe_starts_ends_it_too(end, monkeypatch, number)
             signal.raise_signal(number)
 
     monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    previous = signal.signal(number, signal.default_int_handler)
     try:
         ended = end(f"{says(PHASE)}\nexec sleep 30")
     finally:
-        signal.signal(signal.SIGINT, previous)
+        signal.signal(number, previous)
     assert ended.reason == "interrupted"
     assert started[0].poll() is not None
 
