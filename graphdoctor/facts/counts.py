@@ -105,6 +105,9 @@ class Counts(Fact):
     script of one steady call of each compiled function, added up."""
     coverage_detail: Coverage | None = None
     """The counts that coverage is computed from."""
+    eager_calls: dict[EagerReason, int] | None = None
+    """Calls in which code ran eagerly without a record of torch's, by the reason; None if
+    unknown."""
     compile_time_s: float | None = None
     """Seconds spent compiling in the calls and repeats, as torch measured it; None for a trial with
     another backend."""
@@ -141,6 +144,10 @@ class Counts(Fact):
             self.frames_over_limit,
         )
 
+
+EagerReason = Literal["force_eager", "eager_on_recompile", "eager_then_compile", "limit"]
+"""Reason why code of a call ran eagerly though it was to be compiled, and torch has no record of
+it: the stance that the program set, or a recompile limit that was hit before or in the call."""
 
 WatchOutcome = Literal["steady", "compiled", "raised", "profiled"]
 """Course of a watched call. ``steady``: it compiled nothing; ``compiled``: torch compiled something
@@ -201,6 +208,8 @@ class WatchedFunction(Fact):
     graph_runs: int | None = None
     """Graph runs in it."""
     not_covered: NotCovered | None = None
+    eager_calls: dict[EagerReason, int] | None = None
+    """Its calls in which code ran eagerly without a record, by the reason; None if unknown."""
     steady_us: float | None = None
     """Microseconds of a steady call: the median of the last 15 timed calls that compiled
     nothing."""
@@ -238,6 +247,18 @@ class CallWatch(Fact):
     def calls(self) -> int | None:
         """Return how often all of them were called; None if that is unknown of one."""
         return whole_sum(found.calls for found in self.functions)
+
+    @property
+    def eager_calls(self) -> dict[EagerReason, int] | None:
+        """Return how many calls ran code eagerly without a record, by the reason; None if that is
+        unknown of a function.
+        """
+        total = Counter[EagerReason]()
+        for found in self.own:
+            if found.eager_calls is None:
+                return None
+            total.update(found.eager_calls)
+        return dict(total.most_common())
 
     @property
     def coverage(self) -> Coverage | None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from . import shared
 from .base import Fact, values_of, whole_sum
-from .counts import CallWatch, Coverage, Steps
+from .counts import CallWatch, Coverage, EagerReason, Steps
 from .evidence import LogEvidence, LogSpan
 from .expressions import argument_source
 from .fixes import DeclinedEdits, Treatment
@@ -286,6 +286,9 @@ class Call(Fact):
     """``unfinished``: the process ended during the call."""
     duration_s: float | None = None
     """Wall time in seconds, compilation included."""
+    eager_because: tuple[EagerReason, ...] | None = None
+    """Why code of it ran eagerly without a record of torch's; empty if none did, None if
+    unknown."""
     compile_count: int | None = None
     """Compiles that got guarded code during the call; None if unknown."""
     error: CallError | None = None

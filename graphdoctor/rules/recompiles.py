@@ -1,12 +1,14 @@
-"""Rules about recompiles of a function, whatever changed: GD200, GD201, GD208, GD211."""
+"""Rules about recompiles of a function, whatever changed: GD200, GD201, GD208, GD211, GD219."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
 from graphdoctor.facts.command import command_line
+from graphdoctor.facts.counts import EagerReason
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.toolkit import (
@@ -206,6 +208,97 @@ def _advice(events: Iterable[RecompileEvent], what_if: str) -> str:
         if kind in _NEVER_DYNAMIC:
             return f"Keep {quoted(expression)} from changing: its own finding says how"
     return f"Make the value that changes most often dynamic; {what_if} tries it"
+
+
+class EagerStance(RecordingRule, code="GD219"):
+    """Calls that a stance runs eagerly, without a word from torch.
+
+    ## What it finds
+    Calls of a compiled function under `torch.compiler.set_stance`: with `eager_on_recompile` those
+    that no compiled code fits, with `force_eager` all, with `eager_then_compile` the first.
+
+    ## Why it costs
+    These calls gain nothing from torch.compile, and torch writes no record of them. Counts and
+    coverage are those of the other calls.
+
+    ## Example
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        yield (torch.ones(4, 8),)
+        with torch.compiler.set_stance("eager_on_recompile"):
+            yield (torch.ones(5, 8),)
+    ```
+
+    ## Use instead
+    ```python
+    import torch
+
+    def forward(x):
+        return x.sin() + 1
+
+    def inputs():
+        first = torch.ones(4, 8)
+        torch._dynamo.mark_dynamic(first, 0)
+        yield (first,)
+        with torch.compiler.set_stance("eager_on_recompile"):
+            yield (torch.ones(5, 8),)
+    ```
+    Or make calls with all sizes and values that come later before the stance is set.
+
+    ## Fix safety
+    Safe. More calls compile, which takes time before the stance is set.
+
+    ## Source
+    `torch.compiler.set_stance`; `torch/_dynamo/eval_frame.py`, 2.13 (`_callback_from_stance`).
+    """
+
+    def findings(self, view: RecordingView) -> Findings:
+        for entry, name, calls, counts in _eager_calls(view):
+            stances = {why: count for why, count in counts.items() if why != "limit"}
+            for stance, count in stances.items():
+                of = f"{count} of {'its' if calls is None else calls} calls"
+                is_meant = stance == "eager_then_compile"
+                yield self.finding(
+                    view,
+                    entry,
+                    f"{of} of `{name}` ran code eagerly under the stance `{stance}`",
+                    count=count,
+                    subject=f"{name} {stance}",
+                    severity="info" if is_meant else self.severity,
+                    fixes=() if is_meant else (_STANCES[stance],),
+                )
+
+
+_STANCES: Mapping[EagerReason, Fix] = {
+    "eager_on_recompile": call_fix(
+        "Before the stance is set, call it with each size and value that comes later"
+    ),
+    "force_eager": call_fix("Set the stance back to `default` before these calls"),
+}
+
+
+def _eager_calls(
+    view: RecordingView,
+) -> Iterator[tuple[StackEntry, str, int | None, Mapping[EagerReason, int]]]:
+    """Yield each compiled function with a place and its eager calls."""
+    recording = view.recording
+    if recording.watch is not None:
+        for function in recording.watch.own:
+            entry, line = view.line(function.file, function.line), function.line
+            if entry is None and function.file is not None and line is not None:
+                entry = StackEntry(file=function.file, line=line, function="<unknown>")
+            if entry is not None and function.eager_calls:
+                yield entry, function.compiled, function.calls, function.eager_calls
+        return
+    counts = Counter(why for call in recording.calls for why in (call.eager_because or ())[:1])
+    frame = view.main_frame
+    if counts and frame is not None:
+        yield frame.entry, frame.described, len(recording.calls), counts
 
 
 class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):

@@ -221,6 +221,7 @@ def _function(process: str | None, counts: Event, calls: Sequence[Event]) -> Wat
         | {
             "process": process,
             "calls": counts["calls"] if counts["is_end"] else None,
+            "eager_calls": counts.get("eager_calls") if counts["is_end"] else None,
             "watched_calls": len(calls),
             "steady_us": statistics.median(times) if times else None,
             "timed_calls": len(times),

@@ -374,7 +374,9 @@ class Intake:
         is_call = is_start and not value.get("is_repeat")
         if index is not None and (is_call or index in self.calls):
             call = {} if is_start else vars(self.calls[index])
-            names = ("index", "inputs") if is_start else ("outcome", "duration_s", "error")
+            names: tuple[str, ...] = ("index", "inputs")
+            if not is_start:
+                names = ("outcome", "duration_s", "error", "eager_because")
             more = {name: value[name] for name in names if name in value}
             self.calls[index] = read_fact(Call, call | more)
         self._call = index if is_start else None

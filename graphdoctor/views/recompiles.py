@@ -37,6 +37,7 @@ from graphdoctor.views.words import (
     calls_text,
     clusters,
     diagnosis_view,
+    eager_calls_texts,
     few_text,
     other_gaps,
     short_place,
@@ -159,12 +160,13 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
         recompiles = counted(summary.recompiles, "recompile")
         yield Verdict(f"{recompiles} from {causes}{stopped}.", "warning")
     elif not over and summary.compiles:
-        yield Verdict("No recompiles.", "good")
+        yield Verdict("No recompiles.", "warning" if summary.eager_calls else "good")
     costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]
     seconds = summary.compile_time_s
     pieces = (
         calls_text(summary) if summary.calls else None,
         counted(summary.compiles, "compile"),
+        *eager_calls_texts(summary),
         None if seconds is None else f"{seconds:.2f} s compiling",
         f"{sum(costs):.2f} s of it recompiling" if costs and seconds else None,
     )

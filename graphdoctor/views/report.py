@@ -166,6 +166,8 @@ def count_texts(
             yield words.calls_text(summary) if name == "calls" else counted(number, noun)
     if summary.frames_over_limit:
         yield f"{counted(summary.frames_over_limit, 'frame')} over the recompile limit"
+    if "eager_calls" not in (said or ()):
+        yield from words.eager_calls_texts(summary)
     detail = summary.coverage_detail
     if said is None or "coverage" not in said:
         yield words.coverage_text(summary)
@@ -219,6 +221,9 @@ def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     if count := sum(eager.values()):
         why = ", ".join(f"{number} {kind}" for kind, number in eager.items() if number)
         yield Figure("functions running eagerly", str(count), why, "bad", findings)
+    if summary.eager_calls:
+        count = sum(summary.eager_calls.values())
+        yield Figure("calls running code eagerly", str(count), tone="warning", link=findings)
     if summary.recompiles:
         causes = f"for {counted(summary.recompile_causes, 'cause')}"
         yield Figure("recompiles", str(summary.recompiles), causes, "warning", "recompiles")

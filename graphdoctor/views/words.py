@@ -237,7 +237,9 @@ def said_counts(diagnosis: Diagnosis) -> set[str]:
     if is_plain or nothing_compiled(diagnosis) is not None:
         if summary.coverage == 0:
             return {"coverage"}
-        return set() if summary.break_records else {"recompiles"}
+        if summary.break_records:
+            return set()
+        return {"recompiles"} if summary.frames_over_limit else {"recompiles", "eager_calls"}
     said = {"break_sites", "skipped_frames", "recompiles"}
     said |= {"graphs"} if summary.graphs_per_call in (None, summary.graphs) else set()
     return said | ({"coverage"} if summary.coverage else set())
@@ -257,8 +259,18 @@ def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | N
     eager_count = summary.skipped_frames + summary.frames_over_limit
     if is_partial or summary.break_sites or eager_count or not summary.graphs:
         return None
-    recompiled = f", {counted(summary.recompiles, 'recompile')}" if summary.recompiles else ""
-    return f"No graph breaks{recompiled}.", "warning" if recompiled else "good"
+    pieces = ["No graph breaks"]
+    pieces += [counted(summary.recompiles, "recompile")] if summary.recompiles else []
+    pieces += eager_calls_texts(summary)
+    return f"{', '.join(pieces)}.", "warning" if len(pieces) > 1 else "good"
+
+
+def eager_calls_texts(summary: Counts) -> list[str]:
+    """Say how many calls ran code eagerly without a record of torch's; empty for none."""
+    counts = summary.eager_calls or {}
+    whys = ["over the recompile limit" if why == "limit" else f"stance {why}" for why in counts]
+    calls = counted(sum(counts.values()), "call")
+    return [f"{calls} ran code eagerly ({', '.join(whys)})"] if counts else []
 
 
 def uncompiled_text(summary: Counts) -> str | None:

@@ -4,6 +4,7 @@ settles, the cost."""
 from __future__ import annotations
 
 import json
+import textwrap
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,55 @@ def test_a_script_that_recompiles_for_ever(tmp_path, limit):
         assert found["not_covered"] == "compiling"
         assert document["summary"]["coverage"] is None
         assert found["watched_calls"] <= 32
+
+
+def test_calls_that_run_eagerly_without_a_record_are_counted(tmp_path):
+    """Each function is called in other ways; what it is called says how many calls are eager."""
+    script = """\
+        import torch
+        from torch.compiler import set_stance
+        torch._dynamo.config.automatic_dynamic_shapes = False
+        def made(name):
+            namespace = {}
+            exec(compile(f"def {name}(x):\\n return x.sin() + 1", f"{name}.py", "exec"), namespace)
+            return torch.compile(namespace[name], backend="eager")
+        def call(function, *sizes):
+            for size in sizes:
+                function(torch.ones(size))
+        none, three, four, ten, one, two = map(made, ("none", "three", "four", "ten", "one", "two"))
+        call(none, 2, 3, 2)
+        call(three, 2)
+        with set_stance("eager_on_recompile"):
+            call(three, 2, 3, 2, 4, 4)
+            call(none, 2, 3)
+        call(four, 2)
+        with set_stance("force_eager"):
+            call(four, 2, 2, 3, 4)
+        call(ten, *range(2, 20), 2, 3)
+        with set_stance("eager_then_compile"):
+            call(one, 2, 2, 2)
+        @set_stance("force_eager")
+        def evaluate():
+            call(two, 2, 2)
+        call(two, 2, 3)
+        evaluate()
+        call(two, 2, 3)
+        call(none, 4)
+    """
+    (tmp_path / "script.py").write_text(textwrap.dedent(script))
+    found = report(tmp_path, "script.py")
+    counts = {it["compiled"]: it["eager_calls"] for it in found["recording"]["watch"]["functions"]}
+    assert counts == {
+        "none": {},
+        "three": {"eager_on_recompile": 3},
+        "four": {"force_eager": 4},
+        "ten": {"limit": 10},
+        "one": {"eager_then_compile": 1},
+        "two": {"force_eager": 2},
+    }
+    messages = [it["message"] for it in found["findings"] if it["code"] == "GD219"]
+    assert len(messages) == 4
+    assert "3 of 6 calls of `three` ran code eagerly" in " ".join(messages)
 
 
 def test_a_script_that_ends_early_is_not_blamed(tmp_path):

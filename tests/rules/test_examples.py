@@ -35,7 +35,7 @@ ALSO_FINDS = {"GD204": {"GD112"}}
 """``Optimizer.step`` begins with an explicit graph break of torch's own
 (``torch/optim/optimizer.py``, 2.13)."""
 
-ALONE = frozenset({"GD200", "GD204", "GD210", "GD211", "GD217"})
+ALONE = frozenset({"GD200", "GD204", "GD210", "GD211", "GD217", "GD219"})
 """Rules whose snippets need a process or a command of their own: a log of torch alone, an
 optimizer, a fresh cache."""
 

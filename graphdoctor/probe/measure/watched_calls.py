@@ -38,9 +38,11 @@ from ..torch_private.torch_hooks import (
     is_inside_compile,
     replace_call_hook,
     watch_profilers,
+    watch_stances,
 )
 from ..torch_private.torch_kernels import RangeProfiler
 from .coverage import CONVERSION_RANGE, MAX_NAMES, TEXT_RANGE, outer_operations
+from .eager_calls import EagerCalls
 
 _FIRST_CALLS = 7
 """After each compile, as many calls one after the other; then each after a quarter more calls than
@@ -255,6 +257,8 @@ class CallWatcher:
         self._functions: list[_Watched] = []
         self._by_context: WeakKeyDictionary[Any, _Watched] = WeakKeyDictionary()
         self._graphs: GraphGlobals | None = None
+        self.eager_calls = EagerCalls(self._place)
+        self._knows_stances = False
         self._reset()
 
     def _reset(self) -> None:
@@ -263,6 +267,8 @@ class CallWatcher:
         self._activity = 0
         self._cost_s = 0.0
         self._first: float | None = None
+        self._calls_before: dict[int, int] = {}
+        """Calls of each function before the stance was set."""
         self._waiting: list[tuple[dict[str, Any], DeviceClock | None]] = []
 
     def install_calls(self, describe: Callable[[Any], CompiledAt]) -> None:
@@ -293,19 +299,46 @@ class CallWatcher:
         """Find the graphs that are compiled from now on, as ``GraphGlobals`` does."""
         self._graphs = GraphGlobals(latest)
 
+    def install_stances(self) -> None:
+        """Count the calls that a stance runs eagerly."""
+        watch_stances(self._on_stance)
+        self._knows_stances = True
+
+    def _on_stance(self, before: str, coming: str) -> None:
+        for watched in self._functions:
+            number, calls = watched.number, watched.calls
+            earlier = self._calls_before.get(number, 0)
+            if before == "force_eager":
+                self.eager_calls.add(number, "force_eager", calls - earlier)
+            elif before == "eager_then_compile" and not earlier and watched.last_compile != 1:
+                self.eager_calls.add(number, "eager_then_compile", min(calls, 1))
+            self._calls_before[number] = calls
+        self.eager_calls.look_on(is_needed=coming == "eager_on_recompile")
+
+    def _place(self) -> tuple[int, int] | None:
+        """Return the outermost compiled call that this thread is in."""
+        *_, outermost = (None, *self._compiled_calls.frames())
+        context = None if outermost is None else outermost.f_locals.get("self")
+        watched = None if context is None else self._by_context.get(context)
+        return None if watched is None else (watched.number, watched.calls)
+
+    def on_limit(self) -> None:
+        """A function hits its recompile limit."""
+        self.on_compile()
+        self.eager_calls.on_limit()
+
     def on_compile(self) -> None:
         """A compile begins in this thread, or a function hits its recompile limit."""
         self._activity += 1
         if (call := self._call_here()) is not None:
             call.end_profiler()  # what it would see of the compile is much, and of no use
-        *_, outermost = (None, *self._compiled_calls.frames())
-        context = None if outermost is None else outermost.f_locals.get("self")
-        if context is not None and (watched := self._by_context.get(context)) is not None:
-            watched.on_compile()
+        if (place := self._place()) is not None:
+            self._functions[place[0]].on_compile()
 
     def begin_in_fork(self) -> None:
         """Count anew in a forked process."""
         self._reset()
+        self.eager_calls.forget()
         for watched in self._functions:
             watched.forget()
 
@@ -315,9 +348,14 @@ class CallWatcher:
             self._call.end_profiler()
         with suppress(RuntimeError):  # a device that was lost
             self._write_waiting(is_end=True)
+        self._on_stance(torch_api.stance(), "default")
+        self.eager_calls.close()
         for watched in self._functions:
             if watched.calls:
-                self._write_artifact("graphdoctor_called", watched.counted(is_end=True))
+                counted = watched.counted(is_end=True)
+                if self._knows_stances:
+                    counted["eager_calls"] = self.eager_calls.counts[watched.number]
+                self._write_artifact("graphdoctor_called", counted)
 
     # One call.
 

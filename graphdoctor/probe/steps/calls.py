@@ -99,7 +99,8 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
         started = perf_counter()
         error: BaseException | None = None
         try:
-            with nullcontext() if lanes is None else lanes.watched():
+            watched = nullcontext() if lanes is None else lanes.watched()
+            with watched, workload.watched(index) as eager_because:
                 workload.call(call, draw=index - 1)
         except (TargetError, KeyboardInterrupt, SystemExit):
             raise
@@ -114,7 +115,8 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
         if error is not None:
             _report_failed(workload, call, index, error, duration_s)
             return False
-        workload.mark("end", index, outcome="ok", duration_s=duration_s)
+        ended = {"duration_s": duration_s, "eager_because": eager_because}
+        workload.mark("end", index, outcome="ok", **ended)
         workload.durations_s.append(duration_s)
         workload.listener.write_sources()
         workload.keep_results()

@@ -9,9 +9,11 @@ from typing import Any, Literal, TypeVar
 from torch.nn import Module
 from torch.profiler import record_function
 
+from ...facts.counts import EagerReason
 from ...facts.recording import GapKind, Repeats
 from ...facts.run import Phase
 from ..events import EventFile
+from ..measure.eager_calls import EagerCalls
 from ..measure.guard_cost import CompiledCode
 from ..measure.timing import Activity
 from ..record.errors import TargetError, type_name
@@ -34,7 +36,7 @@ from ..target.targets import (
     lacks_batch,
     parameters_of,
 )
-from ..torch_private.torch_api import unrecorded_breaks, write_artifact
+from ..torch_private.torch_api import stance, unrecorded_breaks, write_artifact
 from ..torch_private.torch_codegen import CodegenWatch, PartitionWatch
 from ..torch_private.torch_config import miss_caches
 from ..torch_private.torch_hooks import GraphGlobals
@@ -67,6 +69,8 @@ class Workload:
         self.function: Any = target.function
         """The target, not compiled."""
         self.activity = Activity(0, 0)
+        self._watched_call: int | None = None
+        self.eager_calls = EagerCalls(self._place)
         self.durations_s: list[float] = []
         """Of the calls that came back."""
         self.last_call: Call | None = None
@@ -166,6 +170,7 @@ class Workload:
         if compile_id is None:
             self.events.step(None)
             return
+        self.eager_calls.on_compile(compile_id)
         self.activity = self.activity._replace(compiles=self.activity.compiles + 1)
         if self.request["stages"]:
             # Each time, because the second of two equal graphs would come from the cache too.
@@ -173,6 +178,7 @@ class Workload:
         self.events.step(f"compiling {compile_id}")
 
     def _on_limit(self) -> None:
+        self.eager_calls.on_limit()
         self.activity = self.activity._replace(limits=self.activity.limits + 1)
 
     def calls(self) -> Iterator[Call]:
@@ -210,6 +216,30 @@ class Workload:
             backward(self._output)
             if self.trial is None:
                 forget_gradients(self.function)
+
+    def _place(self) -> tuple[int, int] | None:
+        return None if self._watched_call is None else (0, self._watched_call)
+
+    @contextmanager
+    def watched(self, index: int) -> Iterator[list[EagerReason]]:
+        """Watch a call of the user's; yields a list that in the end has why code of it ran
+        eagerly.
+        """
+        reasons: list[EagerReason] = []
+        before, activity = self.eager_calls.counts[0].copy(), self.activity
+        self._watched_call = index
+        self.eager_calls.look_on()
+        try:
+            yield reasons
+        finally:
+            self._watched_call = None
+            self.eager_calls.close()
+            reasons += self.eager_calls.counts[0] - before
+            is_first = index == 1 and activity == self.activity
+            if self.is_compiled and stance() == "force_eager":
+                reasons.append("force_eager")
+            elif self.is_compiled and stance() == "eager_then_compile" and is_first:
+                reasons.append("eager_then_compile")
 
     def keep_results(self) -> None:
         """In a trial, keep the results of the last call."""

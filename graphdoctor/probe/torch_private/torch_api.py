@@ -268,6 +268,11 @@ def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:
     return list(inductor.list_mode_options() if argument == "mode" else inductor.list_options())
 
 
+def stance() -> str:
+    """Return what ``torch.compiler.set_stance`` set last."""
+    return str(torch._dynamo.eval_frame._stance.stance)
+
+
 def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
     """Yield what keeps torch.compile from compiling (``_optimize``, ``_stance``:
     ``torch/_dynamo/eval_frame.py``, 2.13).
@@ -279,8 +284,8 @@ def compile_switches() -> Iterator[tuple[SwitchKind, str]]:
             yield "environment", _NO_COMPILE
         else:
             yield "config", "torch._dynamo.config.disable"
-    if (stance := torch._dynamo.eval_frame._stance.stance) != "default":
-        yield "stance", stance
+    if (name := stance()) != "default":
+        yield "stance", name
     code = getattr(torch.compile, "__code__", None)
     file = None if code is None else Path(code.co_filename)
     if code is None or file is None or not any(map(file.is_relative_to, torch_roots())):

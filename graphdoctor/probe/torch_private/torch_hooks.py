@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from .torch_api import Function, Undo, frames_outwards, look_on, survived, wrap
+from .torch_api import Function, Undo, frames_outwards, look_on, stance, survived, wrap
 from .torch_kernels import quick_range
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
@@ -176,6 +176,41 @@ def compile_inside_ddp() -> Undo:
 def is_inside_compile() -> bool:
     """Return whether torch is compiling or tracing in this thread."""
     return import_module("torch._guards").TracingContext.try_get() is not None
+
+
+def watch_lookups(callback: Callable[[bool], None]) -> Undo:
+    """Call back after each search of Dynamo's for compiled code of a frame that has some, with
+    whether it found any (``set_guard_complete_hook``, 2.8 to 2.15); a program's own hook answers
+    first.
+    """
+    set_hook = import_module("torch._C._dynamo.eval_frame").set_guard_complete_hook
+
+    def look(is_found: bool) -> bool:
+        if before is not None:
+            is_found = before(is_found)
+        survived(callback, is_found)
+        return is_found
+
+    before = set_hook(None)
+    set_hook(look)
+
+    def undo() -> None:
+        if (now := set_hook(before)) is not look:
+            set_hook(now)  # the program has set one since
+
+    return undo
+
+
+def watch_stances(callback: Callable[[str, str], None]) -> Undo:
+    """Call back with the stance that there was and the one that comes, before it's set
+    (``torch/_dynamo/decorators.py``, 2.6 to 2.15).
+    """
+    decorators = import_module("torch._dynamo.decorators")
+
+    def before(coming: Any) -> None:
+        callback(stance(), coming.stance)
+
+    return look_on(decorators, "_set_stance", before=before, is_traced=True)
 
 
 def replace_call_hook(context: Any, old: Enter | None, new: Enter) -> None:

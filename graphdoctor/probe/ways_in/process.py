@@ -113,6 +113,7 @@ def hold(recording: str) -> None:
 _HOOKED = (
     "torch",
     "torch._dynamo.convert_frame",
+    "torch._dynamo.decorators",
     "torch._dynamo.eval_frame",
     "torch._dynamo.output_graph",
     "torch._inductor.compiler_bisector",

@@ -47,7 +47,7 @@ class Recorder:
         self._events = EventFile(Path(event_path) if is_main else None)
         self._watcher = CallWatcher(self._write_artifact)
         files = ProgramFiles(next(iter(sys.argv), None))
-        on_limit = self._watcher.on_compile
+        on_limit = self._watcher.on_limit
         self._listener = TraceListener(self._on_compile, files, on_limit=on_limit)
         self._hooks = hooks = Hooks(self._events, self._listener, self._trace_folder)
         self._steps: BackwardSteps | None = None
@@ -75,6 +75,9 @@ class Recorder:
                     "how much of a call runs in graphs",
                     lambda: self._watcher.install_graphs(lambda: hooks.graphs.latest),
                 )
+            ],
+            "torch._dynamo.decorators": [
+                ("calls that a stance runs eagerly", self._watcher.install_stances)
             ],
             "torch._inductor.compiler_bisector": [
                 (
@@ -121,6 +124,7 @@ class Recorder:
         if self._steps is not None:
             self._steps.has_compiled = True
         self._watcher.on_compile()
+        self._watcher.eager_calls.on_compile(compile_id)
         if not self._has_compiled:
             self._has_compiled = True
             calls, self._unwritten_calls = self._unwritten_calls, []

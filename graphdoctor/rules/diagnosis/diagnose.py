@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from graphdoctor.facts.base import grouped, sum_of_known
-from graphdoctor.facts.counts import Counts, WatchedFunction
+from graphdoctor.facts.counts import Counts, EagerReason, WatchedFunction
 from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Diagnosis, Finding
 from graphdoctor.facts.evidence import ShapeEvent
 from graphdoctor.facts.fixes import Fix, Unguarded
@@ -282,6 +282,15 @@ def _with_relative_files(recording: Recording, root: Path) -> Recording:
     )
 
 
+def _eager_calls(recording: Recording) -> dict[EagerReason, int] | None:
+    if recording.watch is not None:
+        return recording.watch.eager_calls
+    whys = [call.eager_because for call in recording.calls if call.outcome == "ok"]
+    if not whys or any(why is None for why in whys):
+        return None
+    return dict(Counter(reason for why in whys for reason in (why or ())[:1]))
+
+
 def _summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
     recording, steady, watch = view.recording, view.recording.steady_call, view.recording.watch
     compiles, coverage = recording.compiles, recording.coverage
@@ -309,6 +318,7 @@ def _summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
         frames_over_limit=frame_count("limit"),
         coverage=coverage.share if coverage else None,
         coverage_detail=coverage,
+        eager_calls=_eager_calls(recording),
         # None if there were compiles and torch reported the time of none of them.
         compile_time_s=compile_time_s if compiles else 0,
         steady_call_us=steady.call_us if steady else watch.steady_us if watch else None,
