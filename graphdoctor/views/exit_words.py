@@ -126,7 +126,7 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
     ),
     "no_blocks": ("{name[regional]}: {blocks}", "{leave}eave {name[regional]} out."),
     "timeout": (
-        "Stopped after {timeout_s:g} s{when}.",
+        "Stopped after {timeout_s:g} s{when}{at}.",
         "Raise {name[timeout]}, or make the call smaller.",
     ),
     "script_timeout": ("Stopped after {timeout_s:g} s.", "Raise {name[timeout]}, or leave it out."),
@@ -176,6 +176,7 @@ def _derived(values: Values, surface: Surface) -> dict[str, object]:
         "cpu": surface.given("device", "cpu"),
         "float32": surface.given("dtype", "float32"),
         "device": values.get("device") or "this device",
+        "at": f", at {values['place']}" if values.get("place") else "",
         "when": during(None if values.get("phase") is None else str(values["phase"])),
         **{name: _sentence(values[name]) for name in ("error", "failed") if name in values},
     }

@@ -26,6 +26,7 @@ VALUES = {
     "tensors": [[], ["x [34, 16]", "edges [2, 156]"], [f"x{number}" for number in range(9)]],
     "timeout_s": [2.5],
     "phase": ["call 2", None],
+    "place": ["model.py:7", None],
     "status": [1],
     "error": ["No.", "too lo…"],
     "name": ["torch.a"],

@@ -10,6 +10,7 @@ import errno
 import faulthandler
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,6 +55,8 @@ def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> 
     hold(str(folder))
     events.write("process", pid=os.getpid())
     faulthandler.enable(file=crash)
+    # Before a timeout, the parent asks where the main thread stands.
+    faulthandler.register(signal.SIGUSR2, file=crash, all_threads=False)
     status = _EXIT_TARGET_FAILED
     try:
         status = run(request, folder, events)

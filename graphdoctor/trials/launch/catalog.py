@@ -98,7 +98,12 @@ def _asked(
 
 def _refusal(child: ChildExit, last: dict[str, Any], setup: Setup) -> Refusal:
     ended = end_of_probe(
-        child.status, child.stopped_for, last, python=setup.interpreter, timeout_s=setup.timeout_s
+        child.status,
+        child.stopped_for,
+        last,
+        python=setup.interpreter,
+        timeout_s=setup.timeout_s,
+        crash=child.crash,
     )
     if ended.reason == "interrupted":
         raise KeyboardInterrupt
@@ -107,4 +112,4 @@ def _refusal(child: ChildExit, last: dict[str, Any], setup: Setup) -> Refusal:
         raise GraphDoctorError(message, hint=ended.hint)
     kinds: dict[str | None, RefusalKind] = {"timeout": "timeout", "memory": "out_of_memory"}
     kind = kinds.get(child.stopped_for, "crashed")
-    return Refusal(kind=kind, message=message, traceback=child.crash or ended.traceback)
+    return Refusal(kind=kind, message=message, traceback=ended.traceback)

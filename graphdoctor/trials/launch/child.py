@@ -118,16 +118,20 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
         backend=request.spec.backend,
         descriptors=request.descriptors,
     )
-    if child.crash is not None:
+    if child.crash is not None and child.stopped_for is None:
         setup.on_output(child.crash.encode())
     # Not earlier: models take longer to import than the child to start.
     from graphdoctor.trials.launch.ends import end_of_probe
 
     last = last_events(recording)
     ended = end_of_probe(
-        child.status, child.stopped_for, last, python=python, timeout_s=setup.timeout_s
-    )
-    ended = ended.replace(duration_s=child.duration_s, traceback=child.crash or ended.traceback)
+        child.status,
+        child.stopped_for,
+        last,
+        python=python,
+        timeout_s=setup.timeout_s,
+        crash=child.crash,
+    ).replace(duration_s=child.duration_s)
     with written(recording):
         write_meta(recording, described, ended)
     return ended
@@ -135,7 +139,9 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
 
 @dataclass(frozen=True)
 class ChildExit:
-    """The end of a child; ``crash`` is what Python's faulthandler wrote of a signal."""
+    """The end of a child; ``crash`` is what Python's faulthandler wrote of a signal, or of where
+    the main thread stood at a timeout.
+    """
 
     status: int
     stopped_for: StoppedFor | None
@@ -195,7 +201,8 @@ def watch(
         stopped_for = _wait(process, folder, setup, start)
     output.finish()
     duration_s, status = time.monotonic() - started, process.wait()
-    return ChildExit(status, stopped_for, duration_s, _crash_report(folder) if status < 0 else None)
+    has_report = status < 0 or stopped_for == "timeout"
+    return ChildExit(status, stopped_for, duration_s, _crash_report(folder) if has_report else None)
 
 
 @contextlib.contextmanager
@@ -320,6 +327,9 @@ def _wait(
             if setup.is_cancelled():
                 raise KeyboardInterrupt
             if time.monotonic() > deadline:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGUSR2)
+                time.sleep(_POLL_S)
                 _stop(process, (signal.SIGTERM, signal.SIGKILL))
                 return "timeout"
             if memory_bytes is not None and _resident_bytes(process.pid) > memory_bytes:

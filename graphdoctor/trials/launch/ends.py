@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from graphdoctor.facts.run import HintCode, HintValue, ProbeExit
+from graphdoctor.facts.stack import relative
 from graphdoctor.probe.wire import EXIT_CLOSED, EXIT_UNWRITABLE
 from graphdoctor.views.exit_words import COMMAND_LINE, words
 from graphdoctor.wording import during, first_line
@@ -36,8 +38,9 @@ def end_of_probe(
     *,
     python: str,
     timeout_s: float | None,
+    crash: str | None = None,
 ) -> ProbeExit:
-    """Describe how a probe ended."""
+    """Describe how a probe ended; ``crash``: what Python's faulthandler wrote."""
     phase, kind = (last.get("phase", {}).get(name) for name in ("phase", "kind"))
     when = during(phase)
     end: _Fields
@@ -53,7 +56,8 @@ def end_of_probe(
     elif "call_failed" in last:
         end = _failed_call(last["call_failed"])
     elif stopped_for == "timeout":
-        end = _coded("timeout", {"timeout_s": timeout_s, "phase": phase})
+        place = _innermost(crash or "")
+        end = _coded("timeout", {"timeout_s": timeout_s, "phase": phase, "place": place})
         end |= {"reason": "timeout", "stopped_for": stopped_for}
     elif stopped_for == "memory":
         message = f"Stopped{when}: it used too much memory."
@@ -87,6 +91,7 @@ def end_of_probe(
         name = _signal_name(-status)
         message = f"The process was killed by {name}{when}."
         end = {"reason": "killed", "message": message, "hint": _HINTS.get(name)}
+        end["traceback"] = crash
     return ProbeExit(**{"status": status, "phase": phase, "phase_kind": kind, **end})
 
 
@@ -135,6 +140,18 @@ def end_of_failed_call(event: dict[str, Any], *, duration_s: float) -> ProbeExit
 
 _PLACE = re.compile(r'^  File "(?!.*site-packages)([^"\n]+)", line (\d+)', re.MULTILINE)
 """A line of a traceback in a file that isn't an installed package's."""
+
+
+_STOOD = re.compile(
+    r'^  File "(?!<|[^"]*/(?:site-packages|lib/python3[^/]*)/)([^"\n]+)", line (\d+)', re.MULTILINE
+)
+"""A line of faulthandler's in a file of the program's own."""
+
+
+def _innermost(stack: str) -> str | None:
+    """Return the line of the program where a thread stood; None if it stood elsewhere."""
+    place = _STOOD.search(stack)
+    return None if place is None else f"{relative(place[1], Path.cwd())}:{place[2]}"
 
 
 def _failed_call(event: dict[str, Any]) -> _Fields:

@@ -400,6 +400,47 @@ STUBBORN = (
 )
 
 
+STOOD = [
+    """
+import threading
+import torch
+
+lock = threading.Lock()
+
+def f(x):
+    lock.acquire()
+    lock.acquire()
+
+def example_inputs():
+    return torch.ones(2)
+""",
+    """
+import torch
+
+def f(x):
+    return x
+
+
+def example_inputs():
+    while True: torch.ones(2).sum()
+""",
+    """
+import time
+import torch
+
+
+class F(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        time.sleep(60)
+
+    def forward(self, x):
+        return x
+""",
+]
+"""Programs that stand in line 9, or in what it calls."""
+
+
 def started(folder: Path, program: str, *options: str) -> subprocess.Popen[bytes]:
     folder.mkdir()
     (folder / "file.py").write_text(program)
@@ -429,6 +470,14 @@ def test_a_timeout_reports_what_was_recorded(tmp_path):
         assert b"Stopped after 6 s while making the inputs of call 2" in errors
         assert b"Raise --timeout" in errors
         assert_reported(output, "timeout")
+
+
+def test_a_timeout_names_the_line(tmp_path):
+    # An interpreter of its own: the signal that asks for the line reaches no forked one.
+    python = ("--python", sys.executable, "--timeout", "20")
+    for process in [started(tmp_path / str(n), text, *python) for n, text in enumerate(STOOD)]:
+        _, errors = process.communicate()
+        assert b", at file.py:9." in errors, errors
 
 
 @pytest.mark.parametrize("program", [ENDLESS, STUBBORN], ids=["endless", "stubborn"])
