@@ -147,14 +147,14 @@ def _section(
         yield f"\n[[tool.graphdoctor.targets]]  # {candidate.why}\n"
         yield f"name = {_toml(target.name)}\ntarget = {_toml(candidate.target)}\n"
         yield budgets.get(target.name, "")
-    for candidate in discovered.compiled:
+    for candidate in discovered.without_inputs:
         yield (
             f"\n# {_comment(candidate.target)} {candidate.why}. To check it, say what to call it"
             " with:\n"
         )
         yield "# [[tool.graphdoctor.targets]]\n"
         yield f'# target = {_toml(candidate.target)}\n# inputs = ["f32[8,128]"]\n'
-    if not discovered.ready and not discovered.compiled:
+    if not discovered.ready and not discovered.without_inputs:
         yield "\n" + _EXAMPLE
 
 
@@ -209,6 +209,8 @@ def _summarize(starter: Starter) -> None:
     say(f"Wrote [tool.graphdoctor] to {starter.path}")
     for candidate in starter.found.ready:
         say_result(f"{candidate.target}  {candidate.why}")
+    for candidate in starter.found.without_inputs:
+        say(f"Left out {candidate.target}: it {candidate.why}. The section says what to add.")
     if starter.found.ready:
         say("Next: graphdoctor check")
     else:

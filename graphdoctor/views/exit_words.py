@@ -7,7 +7,7 @@ Comes in: a ``HintCode`` of the probe's with its values, and a surface: the comm
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class Surface:
     separator: str
     write: Callable[[object], str]
     setting: Callable[[str, object], str]
-    inputs_hint: str
+    inputs_hint: Callable[[Sequence[str]], str]
 
     def given(self, option: str, value: object) -> str:
         """An option with its value, such as ``--device cuda``."""
@@ -58,21 +58,23 @@ COMMAND_LINE = Surface(
     separator=" ",
     write=str,
     setting=lambda name, value: f"--config {name}={value!r}",
-    inputs_hint=f"Pass --input, such as --input '{_EXAMPLE}'",
+    inputs_hint=lambda inputs: (
+        "Pass --input, such as " + " ".join(f"--input '{text}'" for text in inputs)
+    ),
 )
 CONFIGURATION = Surface(
     names=_OWN_NAMES,
     separator=" = ",
     write=json.dumps,
     setting=lambda name, value: f"config = {{ {json.dumps(name)} = {json.dumps(value)} }}",
-    inputs_hint=f'Give the target inputs = ["{_EXAMPLE}"] in pyproject.toml',
+    inputs_hint=lambda inputs: f"Give the target inputs = {json.dumps(inputs)} in pyproject.toml",
 )
 PYTHON = Surface(
     names=_OWN_NAMES,
     separator="=",
     write=repr,
     setting=lambda name, value: f"{name} = {value!r}",
-    inputs_hint="Pass the arguments of the call",
+    inputs_hint=lambda _: "Pass the arguments of the call",
 )
 
 _WORDS: dict[HintCode, tuple[str, str]] = {
@@ -83,7 +85,7 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
         ),
         (
             "{inputs_hint}, or add two lines to the file:\n"
-            "    def example_inputs():\n        return (torch.randn(8, 128),)"
+            "    def example_inputs():\n        return ({expressions},)"
         ),
     ),
     "unusable_input": ("{name[inputs]} {input} can't be made: {error}", "Make it smaller."),
@@ -165,6 +167,10 @@ def _derived(values: Values, surface: Surface) -> dict[str, object]:
         for name in ("device", "dtype", "batch", "own")
         if name in values
     }
+    inputs, expressions = (
+        proposal if isinstance(proposal := values.get(name), list) and proposal else [example]
+        for name, example in (("inputs", _EXAMPLE), ("expressions", "torch.randn(8, 128)"))
+    )
     texts: dict[str, object] = {
         "name": surface.names,
         "unknown": values.get("name"),
@@ -172,7 +178,8 @@ def _derived(values: Values, surface: Surface) -> dict[str, object]:
         "asked": " and ".join(
             options[name] for name in ("dtype", "batch") if values.get(name) is not None
         ),
-        "inputs_hint": surface.inputs_hint,
+        "inputs_hint": surface.inputs_hint(inputs),
+        "expressions": ", ".join(expressions),
         "cpu": surface.given("device", "cpu"),
         "float32": surface.given("dtype", "float32"),
         "device": values.get("device") or "this device",

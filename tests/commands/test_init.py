@@ -62,15 +62,24 @@ def test_only_what_needs_nothing_more_is_ready(tmp_path, text, why):
     )
 
 
-def test_compiling_file_is_told_apart_and_environments_are_skipped(tmp_path):
+def test_files_without_inputs_are_said_and_environments_are_skipped(tmp_path, run_here):
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "helper.py").write_text("import torch\ndef f(x):\n    return x\n")
     (tmp_path / "train.py").write_text("import torch\n\nf = torch.compile(abs)\n")
     for folder in ("tests", ".hidden", "mine/lib"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "net.py").write_text(CLEAN_TARGET)
     (tmp_path / "mine" / "pyvenv.cfg").touch()
     found = discover(tmp_path, limit=10)
-    assert (found.ready, [item.target for item in found.compiled]) == ((), ["train.py"])
-    assert found.compiled[0].why == "calls torch.compile in line 3"
+    assert found == (
+        (),
+        (
+            ("net.py", "defines Net, without example_inputs()"),
+            ("train.py", "calls torch.compile in line 3"),
+        ),
+    )
+    said = run_here("init").stderr
+    assert "Left out net.py: it defines Net, without example_inputs()." in said
 
 
 def test_there_are_no_more_than_asked_for(tmp_path):

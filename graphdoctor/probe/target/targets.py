@@ -34,6 +34,7 @@ from ..wire import (
     INPUTS_NOT_NEEDED,
     CallItems,
 )
+from .fitting import beside, proposed
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
@@ -300,13 +301,14 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
     """Find the calls to make; ``TargetError`` if there are none, or they have an unusable form.
 
     The first that exists of those asked for, the factory's own, ``example_inputs()`` or
-    ``get_inputs()`` beside the target, the model's ``example_input_array`` or ``dummy_inputs``.
+    ``get_inputs()`` beside the target, the model's ``example_input_array`` or ``dummy_inputs``,
+    tensors beside the target that are named as its parameters.
     """
     if (single := asked or target.call) is not None:
         origin = f"{target.name}()" if asked is None else INPUTS_FROM_OPTIONS
         return Calls(lambda: iter((single,)), origin)
-    beside = [(target.module, name) for name in INPUT_FUNCTIONS]
-    for holder, name in (*beside, *((target.function, name) for name in INPUT_ATTRIBUTES)):
+    functions = [(target.module, name) for name in INPUT_FUNCTIONS]
+    for holder, name in (*functions, *((target.function, name) for name in INPUT_ATTRIBUTES)):
         value: Any = getattr(holder, name, None)
         if value is None:
             continue
@@ -321,10 +323,16 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
         return Calls(rounds, origin, is_fresh=is_function)
     if _binds(target.function):
         return Calls(lambda: iter((((), {}),)), INPUTS_NOT_NEEDED)
+    signature = signature_of(target.function)
+    if values := beside(target.module, signature):
+        return Calls(lambda: iter((((*values.values(),), {}),)), ", ".join(values))
+    arguments = proposed(target.function, signature)
     raise RequestError(
         "no_inputs",
         callable=f"{target.name}{_signature_text(target.function)}",
         looked_for=[*(f"{name}()" for name in INPUT_FUNCTIONS), *INPUT_ATTRIBUTES],
+        inputs=[given for given, _ in arguments],
+        expressions=[expression for _, expression in arguments],
     )
 
 

@@ -51,13 +51,13 @@ class Discovered(NamedTuple):
     """Targets found in a folder."""
 
     ready: tuple[PossibleTarget, ...]
-    compiled: tuple[PossibleTarget, ...]
+    without_inputs: tuple[PossibleTarget, ...]
 
 
 def discover(root: Path, *, limit: int) -> Discovered:
     """Look for targets."""
     ready: list[PossibleTarget] = []
-    compiled: list[PossibleTarget] = []
+    without_inputs: list[PossibleTarget] = []
     sources = (
         folder / name
         for folder, names in project_folders(root, _SKIPPED_FOLDERS)
@@ -77,9 +77,15 @@ def discover(root: Path, *, limit: int) -> Discovered:
             continue
         named = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
         lines = [node.lineno for node in named if ast.unparse(node) == "torch.compile"]
-        if lines and len(compiled) < limit:
-            compiled.append(PossibleTarget(text, f"calls torch.compile in line {min(lines)}"))
-    return Discovered(tuple(ready), tuple(compiled))
+        model = _model_in(tree)
+        if (lines or model) and len(without_inputs) < limit:
+            why = (
+                f"calls torch.compile in line {min(lines)}"
+                if lines
+                else f"defines {model}, without {INPUT_FUNCTIONS[0]}()"
+            )
+            without_inputs.append(PossibleTarget(text, why))
+    return Discovered(tuple(ready), tuple(without_inputs))
 
 
 def ready_target(path: Path) -> str | None:
@@ -91,8 +97,10 @@ def ready_target(path: Path) -> str | None:
 def model_in(path: Path) -> str | None:
     """Name the model that a file defines: ``model``, or the last of its module classes."""
     tree = _parsed(path)
-    if tree is None:
-        return None
+    return None if tree is None else _model_in(tree)
+
+
+def _model_in(tree: ast.Module) -> str | None:
     public = [name for name in _module_classes(tree) if not name.startswith("_")]
     return _only_target(tree, {})[0] or (public[-1] if public else None)
 
