@@ -100,8 +100,8 @@ def lint(
     baseline: Path | None = BASELINE,
     is_without_baseline: bool = NO_BASELINE,
     recording: bool = option(
-        True,
-        "Include functions that the last recording saw compiled.",
+        False,
+        "Include functions that the last recording saw compiled; the result then depends on it.",
         flag="--recording/--no-recording",
     ),
     format: str = option(LINT.names[0], "{formats}.", metavar="FORMAT"),

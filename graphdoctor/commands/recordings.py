@@ -129,11 +129,14 @@ def _result(path: Path) -> tuple[str, str, str]:
     if (path / PROFILE_FILE).is_file():
         regime = kept_profile(NamedRun(path, "folder"), Needs()).report.regime
         return "profile", target, sentence(diagnosis)[0] if regime is None else regime.text
+    ended = (recording.exit.message or "Ended early.") if recording.is_partial else None
     if recording.treatment is not None:
-        return (
-            "fix" if recording.treatment.patch is None else "try",
-            target,
-            outcome(recording.treatment, recording.target),
-        )
-    said = "Ended early." if recording.is_partial else sentence(diagnosis)[0]
-    return "run" if recording.target.runs_itself else "explain", target, said
+        command = "fix" if recording.treatment.patch is None else "try"
+        # Of a run that made no call, its end says it all.
+        is_tried = ended is None or recording.calls or recording.compiles
+        said = outcome(recording.treatment, recording.target) if is_tried else ended
+        return command, target, said or ""
+    # One that ended before its answer was written is known by the folder of its processes.
+    command = "run" if recording.target.runs_itself else "explain"
+    command = next((name for name in ("bench", "cure", "fixes") if (path / name).is_dir()), command)
+    return command.removesuffix("es"), target, ended or sentence(diagnosis)[0]

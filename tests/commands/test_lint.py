@@ -292,7 +292,7 @@ def test_lint_agrees_with_the_run_that_was_recorded(
     seen = explain_json("plain.py", "--no-coverage")["findings"]
     # The file has changed since: what was compiled is known by its name.
     (tmp_path / "plain.py").write_text("import os\n" + PLAIN)
-    document = json.loads(run_here("lint", "plain.py", "--format", "json").stdout)
+    document = json.loads(run_here("lint", "plain.py", "--recording", "--format", "json").stdout)
     assert [one["fingerprint"] for one in document["findings"]] == [
         one["fingerprint"] for one in seen
     ]
@@ -303,9 +303,9 @@ def test_lint_agrees_with_the_run_that_was_recorded(
     )
     assert (
         f"note: includes what {document['recording']} saw compiled"
-        in run_here("lint", "plain.py").stdout
+        in run_here("lint", "plain.py", "--recording").stdout
     )
-    done = run_here("lint", "plain.py", "--no-recording")
+    done = run_here("lint", "plain.py")
     assert (done.returncode, "note" in done.stdout) == (0, False)
 
 
@@ -320,7 +320,7 @@ def test_lint_passes_where_the_gate_passes(tmp_path: Path, run_here: RunHere) ->
     assert run_here("lint", "net.py").returncode == 1
     assert run_here("baseline").returncode == 0
     assert run_here("check").returncode == 0
-    done = run_here("lint", "net.py", "--no-recording")
+    done = run_here("lint", "net.py")
     assert (done.returncode, done.stdout) == (
         0,
         "No new findings in 1 compiled function of 1 file, 2 in the baseline.\n",

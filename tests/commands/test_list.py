@@ -61,6 +61,19 @@ def test_a_profile_is_listed_as_one(folder: Path, run_here: RunCli) -> None:
     assert "profile clean.py · " in run_here("list", status=0).stdout
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["explain", "fix", "bench", "cure"])
+def test_a_run_that_failed_says_what_it_was_and_how_it_ended(
+    tmp_path: Path, run_here: RunCli, command: str
+) -> None:
+    (tmp_path / "net.py").write_text("import torch\n\nmodel = torch.nn.Linear(4, 4)\n")
+    run_here(command, "net.py", status=2)
+    shown = " ".join(run_here("list", status=0).stdout.split())
+    # A cure runs its target as explain does, before it times anything.
+    assert f"{'explain' if command == 'cure' else command} net.py · " in shown
+    assert "There are no inputs for model(input" in shown
+
+
 def test_one_that_cannot_be_read_hides_no_other(folder: Path, run_here: RunCli) -> None:
     broken = folder / ".graphdoctor" / "20260101-000000-000000-broken"
     broken.mkdir()

@@ -17,7 +17,9 @@ from lsprotocol import types
 from pytest_lsp import LanguageClient, make_test_lsp_client
 
 from graphdoctor.rules.gate.check import Policy
+from graphdoctor.servers.lsp.known import Home, Known
 from graphdoctor.servers.lsp.linter import Linter
+from graphdoctor.trials.launch.store import Store
 from tests.conftest import clean_environment, run_command
 from tests.processes import SLEEPING, children_of, descendants_of, is_running, wait_until
 
@@ -371,3 +373,49 @@ def test_a_command_runs_the_target_and_its_findings_arrive(tmp_path: Path) -> No
         assert len(list((tmp_path / ".graphdoctor").iterdir())) <= before + 1
 
     edited(tmp_path, use)
+
+
+LOUD = """\
+import torch
+
+import switch
+
+
+def model(x):
+    if switch.IS_LOUD:
+        print("loud")
+    return x * 2
+
+
+def quiet(x):
+    return x + 1
+
+
+def example_inputs():
+    return torch.ones(4)
+"""
+
+
+@pytest.mark.slow
+def test_a_later_run_of_the_same_code_replaces_what_an_earlier_one_saw(tmp_path: Path) -> None:
+    path, switch = tmp_path / "model.py", tmp_path / "switch.py"
+    path.write_text(LOUD)
+
+    def seen() -> list[str]:
+        known = Known(Home(tmp_path, Store(tmp_path, keep_count=20)))
+        known.refresh()
+        return [sighting.run.age.partition("in ")[2] for sighting in known.seen_in(path, LOUD)]
+
+    switch.write_text("IS_LOUD = True\n")
+    run_command("explain", "model.py:model", cwd=tmp_path, status=0)
+    # One that doesn't trace the function says nothing of it.
+    run_command("explain", "model.py:quiet", cwd=tmp_path, status=0)
+    assert seen() == ["`explain model.py:model`"]
+    (tmp_path / "pyproject.toml").write_text(
+        '[[tool.graphdoctor.targets]]\ntarget = "./model.py:model"\n'
+    )
+    run_command("check", cwd=tmp_path, status=1)
+    assert seen() == ["`check ./model.py:model`"]
+    switch.write_text("IS_LOUD = False\n")
+    run_command("check", cwd=tmp_path, status=0)
+    assert seen() == []

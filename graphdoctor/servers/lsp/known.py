@@ -69,6 +69,7 @@ class Run:
     bench: BenchReport | None = None
     lines: tuple[ProfiledLine, ...] = ()
     read: Callable[[], tuple[AnnotatedFile, ...]] = tuple
+    is_of_gate: bool = False
 
     @functools.cached_property
     def annotated(self) -> Mapping[Path, Mapping[int, LineState]]:
@@ -77,6 +78,17 @@ class Run:
             Path(file.file): {line.number: line.state for line in file.lines}
             for file in self.read()
         }
+
+    def functions_in(self, path: Path) -> set[str]:
+        """Name the functions of a file that torch traced."""
+        recording = self.diagnosis.recording
+        traced = (context.qualname for context in recording.sources if Path(context.file) == path)
+        framed = (
+            frame.qualname or frame.function
+            for frame, _ in self.diagnosis.each_frame()
+            if Path(frame.file) == path
+        )
+        return {name for name in (*traced, *framed) if name}
 
     @property
     def target(self) -> str:
@@ -88,6 +100,8 @@ class Run:
         """How long ago it was and what it was, as it is said."""
         recording, age = self.diagnosis.recording, about_time(max(time.time() - self.made_s, 0))
         command = "explain" if recording.treatment is None else "fix"
+        if self.is_of_gate:
+            command = "check"
         if recording.target.runs_itself:
             command = "run"
         return f"seen {age} ago in `{command} {self.target}`"
@@ -117,7 +131,7 @@ class Known:
     def refresh(self) -> None:
         """Look at the recordings again."""
         runs: dict[tuple[Path, int], Run | None] = {}
-        for folder in self.home.store.newest()[:_MOST]:
+        for folder in self.home.store.newest("", "@check")[:_MOST]:
             with suppress(OSError):
                 files = (file for file in folder.iterdir() if file.is_file())
                 key = folder, max(file.stat().st_mtime_ns for file in files)
@@ -152,7 +166,9 @@ class Known:
             result = diagnose_recording(folder, needs=Needs(picture=True), root=self.home.root)
             return annotate(result.diagnosis, result.picture or Picture(), self.home.root)
 
-        return Run(diagnosis, made_s, texts, bench, profile.lines if profile else (), read)
+        lines = profile.lines if profile else ()
+        is_of_gate = folder in self.home.store.newest("@check")
+        return Run(diagnosis, made_s, texts, bench, lines, read, is_of_gate=is_of_gate)
 
     def runs_of(self, path: Path) -> Iterator[tuple[Run, str]]:
         """The newest runs of targets that touched a file, the newest first, each with the file's
@@ -167,6 +183,7 @@ class Known:
         that don't count.
         """
         sightings: dict[tuple[str, int, str | None], Seen] = {}
+        covered: set[str] = set()
         for run, text in self.runs_of(path):
             if run.bench is not None or run.lines:
                 continue
@@ -175,9 +192,13 @@ class Known:
                 place = finding.location
                 if self.home.root / place.file != path or lines.is_changed_after(place.line):
                     continue
+                if place.function in covered:
+                    continue  # a later run traced it, and says what is so now
                 line = lines.to_before(place.line)
                 here = finding.replace(location=place.replace(line=line))
                 sightings.setdefault((finding.code, line, finding.torch_id), Seen(here, run))
+            if not run.diagnosis.recording.is_partial:
+                covered |= run.functions_in(path)
         return list(sightings.values())
 
     def target_of(self, path: Path) -> str:

@@ -167,13 +167,15 @@ class Store:
             )
         return max(recordings, key=lambda path: path.name)
 
-    def newest(self, pool: Pool = "") -> list[Path]:
-        """List the recordings of a pool, the newest first."""
+    def newest(self, *pools: Pool) -> list[Path]:
+        """List the recordings of pools, the newest first; by default, what commands for one target
+        made.
+        """
         recordings = [
             path
             for folder in self._folders()
             for path in _recordings(folder)
-            if _pool_of(path) == pool
+            if _pool_of(path) in (pools or ("",))
         ]
         return sorted(recordings, key=lambda path: path.name, reverse=True)
 
