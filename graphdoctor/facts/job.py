@@ -281,10 +281,9 @@ class JobFinding(Finding):
 _LEAST = 1.05
 """A job is timed twice beside each trial, not in turns."""
 
-JobRemedyKind = Literal["setting", "dynamic", "compile_inside_ddp"]
-"""Kind of change. ``setting``: a torch setting; ``dynamic``: the setting that ``dynamic=True``
-stands for, in all calls of torch.compile that don't say otherwise; ``compile_inside_ddp``:
-torch.compile of a DistributedDataParallel compiles the module inside."""
+JobRemedyKind = Literal["setting", "compile_inside_ddp"]
+"""Kind of change. ``setting``: a torch setting; ``compile_inside_ddp``: torch.compile of a
+DistributedDataParallel compiles the module inside."""
 
 JobVerdict = Literal[
     "verified", "unproven", "no effect", "makes it worse", "changes results", "failed"

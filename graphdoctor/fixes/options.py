@@ -29,13 +29,7 @@ from graphdoctor.fixes.run_changes import (
     setting_fix,
 )
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, decline_if
-from graphdoctor.fixes.verdicts import (
-    BREAK,
-    RECOMPILE,
-    RECOMPILE_LIMIT,
-    SIZE_CHANGES,
-    SKIPPED_FRAME,
-)
+from graphdoctor.fixes.verdicts import BREAK, RECOMPILE, RECOMPILE_LIMIT, SKIPPED_FRAME
 from graphdoctor.fixes.wrapping import wrapped
 from graphdoctor.probe.wire import DECLINED_FILE
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -185,8 +179,6 @@ def _edits(
 def _for_recompile(finding: Finding, recompiles: RecompileFixes) -> Iterator[Candidate]:
     values = {change.expression for change in finding.changes}
     yield from (fix for fix in recompiles.singles if values.intersection(fix.addresses))
-    if recompiles.dynamic is not None and finding.code in SIZE_CHANGES:
-        yield recompiles.dynamic
     if recompiles.higher_limit is not None and finding.code == RECOMPILE_LIMIT:
         yield recompiles.higher_limit
 

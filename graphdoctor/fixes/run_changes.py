@@ -78,7 +78,6 @@ class RecompileFixes:
     """The fixes that can be tried for recompiles."""
 
     singles: list[Candidate] = field(default_factory=list)
-    dynamic: Candidate | None = None
     warm_up: Candidate | None = None
     higher_limit: Candidate | None = None
     untried: list[UntriedChange] = field(default_factory=list)
@@ -89,7 +88,7 @@ class RecompileFixes:
 
         Each fix alone comes first, then those for single causes together, then pairs and so on.
         """
-        every = (*self.singles, self.dynamic, self.warm_up, self.higher_limit)
+        every = (*self.singles, self.warm_up, self.higher_limit)
         trials: list[Together] = [(fix,) for fix in every if fix is not None]
         count = len(self.singles)
         # All of them first, then pairs: the sizes in between are the ones to leave out.
@@ -145,9 +144,6 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
             if change.kind == "size" and change.expression not in resized:
                 reason = "torch compiles sizes 0 and 1 on their own, whatever is marked"
             fixes.untried.append(UntriedChange(expression=change.expression, reason=reason))
-    if any(change.kind in ("size", "relation", "rank") for change, _ in changes):
-        title, code = "Compile with dynamic shapes", "dynamic=True"
-        fixes.dynamic = call_fix(code, title, RunChange(dynamic=True), snippet=code)
     if changes:
         title = "Make each kind of call once before it counts"
         fixes.warm_up = call_fix("warm-up", title, RunChange(warm_up=True))

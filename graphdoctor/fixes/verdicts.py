@@ -29,8 +29,6 @@ SKIPPED_FRAME = "GD111"
 RECOMPILE_LIMIT = "GD201"
 """A function over its recompile limit; the values that changed have their own findings."""
 
-SIZE_CHANGES = frozenset({"GD202", "GD206", "GD207"})
-"""Recompiles because a size changed: dynamic shapes may help."""
 
 CUDA_GRAPHS = "GD504"
 """Graphs that torch doesn't record as CUDA graphs."""

@@ -24,7 +24,6 @@ from graphdoctor.rules.toolkit import (
     call_fix,
     can_be_dynamic,
     code_fix,
-    compile_argument,
     counted,
     grouped,
     ranks_text,
@@ -474,15 +473,15 @@ class RanksDisagree(RecordingRule, code="GD209"):
         forward(torch.ones(8, 8))
     ```
 
-    `dynamic=True` in the call of torch.compile helps too, for sizes and numbers: no rank then
-    recompiles alone. Where all ranks compile at the same time, each for its own sizes,
-    `torch._dynamo.config.enable_compiler_collectives = True` has them agree on which sizes to make
-    dynamic. Where something else differs, such as a mode or grad mode, make the same calls on every
-    rank during warm-up: all ranks then compile together. What one rank alone prints or writes
-    belongs outside the compiled function: a branch on the rank gives each rank other graphs.
+    `torch._dynamo.mark_dynamic` on every rank before its first call helps too: no rank then
+    recompiles alone for another size. Where all ranks compile at the same time, each for its own
+    sizes, `torch._dynamo.config.enable_compiler_collectives = True` has them agree on which sizes
+    to make dynamic. Where something else differs, such as a mode or grad mode, make the same calls
+    on every rank during warm-up: all ranks then compile together. What one rank alone prints or
+    writes belongs outside the compiled function: a branch on the rank gives each rank other graphs.
 
     ## Fix safety
-    Equal sizes and `dynamic=True` keep results the same. Compiler collectives are unsafe where a
+    Equal sizes and marked ones keep results the same. Compiler collectives are unsafe where a
     rank compiles alone: it then waits for the others, which are in another collective, and the job
     fails or hangs. In torch 2.13 they need an accelerator.
 
@@ -543,14 +542,18 @@ def _fixes(*, is_dynamic: bool, can_agree: bool) -> Fixes:
     if not is_dynamic:
         yield _SAME_CALLS
         return
-    title = "Compile with dynamic sizes from the start, so that no rank recompiles alone"
-    yield compile_argument("dynamic=True", title, is_safe=True)
+    yield _MARKED
     if can_agree:
         agree = "Let the ranks agree on which sizes are dynamic, while all of them compile"
         yield setting("enable_compiler_collectives", agree)
     yield call_fix("Give all ranks the same sizes, with padding if needed")
 
 
+_MARKED = call_fix(
+    "Mark the sizes that differ as dynamic, with torch._dynamo.mark_dynamic, and pass such numbers"
+    " as tensors, on every rank before its first call",
+    is_safe=True,
+)
 _SAME_CALLS = call_fix(
     "Make the same calls on every rank, at least during warm-up, so that no rank compiles alone"
 )

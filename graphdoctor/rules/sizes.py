@@ -21,7 +21,6 @@ from graphdoctor.rules.toolkit import (
     call_fix,
     can_be_dynamic,
     code_fix,
-    compile_argument,
     config_fix,
     counted,
     distinct_values,
@@ -75,7 +74,8 @@ class SizeChange(RecompileRule, code="GD202"):
 
     ## Fix safety
     A dynamic dim keeps results the same. Code for any size can be slower than code for one size: if
-    there are only a few sizes, pad to them, or let torch compile each of them.
+    there are only a few sizes, pad to them, or let torch compile each of them. `dynamic=True` isn't
+    suggested, as PyTorch's guide discourages it: it makes sizes dynamic that never change.
 
     ## Source
     PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.13
@@ -93,7 +93,14 @@ class SizeChange(RecompileRule, code="GD202"):
             return (WITHIN_CALL if group.is_within_call else same,)
         if group.first.kind == "dynamic_marking":
             return (call_fix("Mark the same dims in each call, from the first on"),)
+        if group.is_static:
+            title = "Compile without dynamic=False: torch makes a size dynamic at its second value"
+            return (call_fix(title, is_safe=True),)
         return _size_fixes(group)
+
+    def because(self, group: RecompileGroup) -> str:
+        why = ", and dynamic=False compiles each size by itself"
+        return group.changed + (why if group.is_static and group.first.kind == "size" else "")
 
 
 def _size_fixes(group: RecompileGroup) -> Fixes:
@@ -111,7 +118,7 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
     sources = {f"{change.source}.size()[{dim}]": change for change, dim in dims}
     for constant in group.constants:
         if (change := sources.get(constant.source or "")) is not None:
-            # torch raises an error if such a dim is marked, and dynamic=True changes nothing.
+            # torch raises an error if such a dim is marked.
             size, text = change.expression, shortened(constant.text or "")
             title = f"Keep `{size}` from becoming a constant on line {constant.line}: `{text}`"
             yield code_fix(title)
@@ -135,8 +142,6 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
             place=group.at_call("first_call", *(name for name, _ in marks)),
             is_safe=True,
         )
-    title = "Compile with dynamic shapes from the start"
-    yield compile_argument("dynamic=True", title, is_safe=True)
     tensors = [name for name in map(_argument, changes) if name is not None]
     if tensors and not marks:
         title = (
@@ -144,6 +149,12 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
             " that torch makes"
         )
         yield config_fix(f"{title} sizes dynamic", "torch/compiler/config.py, 2.13", is_safe=True)
+    elif not marks:
+        title = (
+            "Move the compiles to a warm-up with two of these sizes: torch then makes the size"
+            " dynamic"
+        )
+        yield call_fix(title, is_safe=True)
 
 
 def _argument(change: GuardChange) -> str | None:

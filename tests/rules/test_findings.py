@@ -8,7 +8,14 @@ from typing import Any
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.guards import GuardChange, GuardNode, Guards, GuardSet, SubtreeCost
+from graphdoctor.facts.guards import (
+    ChangeKind,
+    GuardChange,
+    GuardNode,
+    Guards,
+    GuardSet,
+    SubtreeCost,
+)
 from graphdoctor.facts.profiled import InductorGraph, InductorOperation
 from graphdoctor.facts.recording import (
     BreakReason,
@@ -16,6 +23,7 @@ from graphdoctor.facts.recording import (
     CallError,
     CaptureGap,
     Compile,
+    CompileCall,
     Enclosing,
     FailedCompile,
     Frame,
@@ -30,6 +38,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.views.words import sentence
 from tests.each import for_each
 from tests.factories import (
+    FILE,
     change,
     compiled,
     context,
@@ -240,6 +249,36 @@ def test_no_guard_is_dropped_that_the_run_saw_fail(
 
 
 # Recompiles.
+
+
+@for_each(
+    "arguments, calls, kind, is_blamed",
+    [
+        ({"dynamic": False}, [], "size", True),
+        ({}, [{"dynamic": "False"}], "size", True),
+        ({}, [{"dynamic": "False"}, {"dynamic": "False", "backend": "'eager'"}], "size", True),
+        # What a call without it compiled recompiles for reasons of its own.
+        ({}, [{"dynamic": "False"}, {}], "size", False),
+        ({"dynamic": True}, [{"dynamic": "True"}], "size", False),
+        ({}, [], "size", False),
+        ({"dynamic": False}, [], "rank", False),
+    ],
+)
+def test_dynamic_false_is_named_where_it_is_the_cause(
+    arguments: dict[str, object], calls: list[dict[str, str]], kind: ChangeKind, is_blamed: bool
+) -> None:
+    facts = recompiled_for(change(kind))
+    made = [
+        CompileCall(file=FILE, line=9, function="main", compiled="f", arguments=given)
+        for given in calls
+    ]
+    target = facts.target.replace(compile_arguments=arguments)
+    [found] = findings(facts.replace(target=target, compile_calls=tuple(made)), "GD202")
+    titles = [fix.title for fix in found.fixes]
+    assert ("dynamic=False" in found.message) == is_blamed
+    assert titles[0].startswith("Compile without dynamic=False") == is_blamed
+    assert not any("dynamic=True" in f"{fix.title}{fix.snippet}" for fix in found.fixes)
+
 
 IN_LOOP = (
     entry(24, "x = layer(x)", function="run", qualname="Net.run"),

@@ -136,15 +136,6 @@ def edited(text: str, fix: dict[str, Any], name: str) -> str:
     return "".join([*lines[:first], code, *lines[first if place["where"] == "before" else last :]])
 
 
-def options(fix: dict[str, Any]) -> list[str]:
-    """A suggestion's argument of ``torch.compile`` as an option."""
-    return (
-        {"dynamic=True": ["--dynamic"]}[fix["snippet"]]
-        if fix["place"]["where"] == "compile"
-        else []
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", SAMPLES, ids=[path.stem for path in SAMPLES])
 def test_sample_has_its_findings_and_suggested_code_works(tmp_path: Path, path: Path) -> None:
@@ -176,7 +167,7 @@ def test_sample_has_its_findings_and_suggested_code_works(tmp_path: Path, path: 
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "model.py").write_text(edited(text, fix, document["recording"]["target"]["name"]))
-        after = report(folder, *options(fix))
+        after = report(folder)
         assert after["summary"]["calls"] == document["summary"]["calls"]
         assert after["summary"]["calls_failed"] == document["summary"]["calls_failed"]
         key = f"{finding['code']} {finding['message']}"

@@ -132,6 +132,8 @@ def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings
     first_calls: dict[int, int | None] = {}
     for compile_ in view.recording.compiles:
         first_calls.setdefault(compile_.frame_id, compile_.call_index)
+    made = {call.arguments.get("dynamic") for call in view.recording.compile_calls}
+    is_static = view.recording.target.compile_arguments.get("dynamic") is False or made == {"False"}
     for rule, group in groups:
         # A group without a compile was over the recompile limit each time, which GD201 reports.
         if not group.compile_count:
@@ -149,6 +151,7 @@ def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings
             for shape in view.recording.evidence.shapes
             if shape.compile_id in ids and shape.kind == "specialized" and shape.text
         )
+        group.is_static = is_static
         yield rule.finding_of(view, group)
 
 

@@ -97,6 +97,7 @@ class RecompileGroup:
         is_within_call: The value changed within one call of the target, as a loop's counter does
             after a break.
         constants: What lines of the program made of symbolic sizes, in any of its compiles.
+        is_static: Each call of ``torch.compile`` has ``dynamic=False``.
     """
 
     frame: Frame
@@ -106,6 +107,7 @@ class RecompileGroup:
     target: TargetInfo | None = None
     is_within_call: bool = False
     constants: tuple[ShapeEvent, ...] = ()
+    is_static: bool = False
 
     @property
     def first(self) -> GuardChange:

@@ -31,8 +31,6 @@ _FOLDER = "trials"
 _MAX_TRIALS = 6
 _TOLERANCE = 1e-3
 """Largest relative difference of a loss: other kernels round otherwise, and steps add that up."""
-_DYNAMIC = Setting(name="torch._dynamo.config.assume_static_by_default", value=False)
-"""The effect of ``dynamic=True`` (``torch/_dynamo/eval_frame.py``, 2.13)."""
 _SERIOUS = ("error", "warning")
 
 
@@ -72,14 +70,12 @@ def remedies_of(job: Job) -> tuple[Remedy, ...]:
     codes: dict[tuple[JobRemedyKind, Setting | None], dict[str, None]] = {}
     for finding in job.findings:
         for fix in finding.fixes:
-            setting, place = fix.setting, fix.place
+            setting = fix.setting
             keys: list[tuple[JobRemedyKind, Setting | None]] = []
             if fix.compiles_inside_ddp:
                 keys.append(("compile_inside_ddp", None))
             if setting is not None and setting.value is not None and not setting.drops_output:
                 keys.append(("setting", setting))
-            elif place is not None and (place.where, fix.snippet) == ("compile", "dynamic=True"):
-                keys.append(("dynamic", _DYNAMIC))
             for key in keys:
                 titles.setdefault(key, fix.title)
                 codes.setdefault(key, {})[finding.code] = None

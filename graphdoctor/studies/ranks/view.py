@@ -414,8 +414,7 @@ def _findings(job: Job) -> Iterator[Card]:
 def _trial(trial: JobTrial) -> Row:
     is_bad = trial.verdict in ("failed", "changes results", "makes it worse")
     tone: Tone = "good" if trial.verdict == "verified" else "bad" if is_bad else "warning"
-    what = trial.title if trial.setting is None else trial.setting.line
-    title = f"dynamic=True, by {what}" if trial.kind == "dynamic" else what
+    title = trial.title if trial.setting is None else trial.setting.line
     return Row(trial.verdict, (Note(title, tone), f"{'; '.join(_trial_texts(trial))}."))
 
 

@@ -8,24 +8,14 @@ import pytest
 
 from graphdoctor.facts.diagnosis import Effects
 from graphdoctor.facts.fixes import Fix, SnippetPlace
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.diagnosis.sites import BreakSite
 from graphdoctor.rules.toolkit import rewritten
 from graphdoctor.views.words import place_text
 from tests.each import for_each
-from tests.factories import (
-    FILE,
-    change,
-    compiled,
-    context,
-    diagnosed,
-    entry,
-    frame,
-    recompiled,
-    record,
-    recording,
-)
+from tests.factories import FILE, compiled, context, diagnosed, entry, frame, record, recording
 
 
 def site(statement: str, **changes: Any) -> BreakSite:
@@ -108,8 +98,13 @@ def test_every_public_name_of_a_setting_is_torch_s() -> None:
 
 
 def test_torch_compile_argument_names_the_only_call() -> None:
-    size = change(expression="x.shape[0]", source="L['x']")
-    facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", size)))
+    node = GuardNode(
+        kind="TYPE_MATCH", source=None, expression="self.fc", expected=None, path="self.fc",
+        is_module_internal=True, depth=1, guard="",
+    )  # fmt: skip
+    checked = GuardSet(compile_id="0/0", guard_count=1, kinds={}, nodes=(node,), share=0.5)
+    facts = recording(frames=(frame(),), compiles=(compiled(),))
+    facts = facts.replace(guards=Guards(sets=(checked,), share=0.5))
     calls = (CompileCall(file="/project/train.py", line=9, function="main", compiled="Net"),)
     for known, place in (((), None), (calls, ("train.py", 9)), ((*calls, *calls), ("train.py", 9))):
         shown = diagnosed(facts, compile_calls=known)

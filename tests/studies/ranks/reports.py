@@ -75,7 +75,9 @@ def rank(number, *compiles, **values):
 def found(code="GD202", line=12, **values):
     """A finding with a suggestion."""
     fix = Fix(
-        title="Compile with dynamic shapes from the start", kind="call", snippet="dynamic=True"
+        title="Mark the dim as dynamic before the first call",
+        kind="call",
+        snippet="torch._dynamo.mark_dynamic(x, 0)",
     )
     return Finding(
         **{

@@ -5,7 +5,6 @@ from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import Environment
 from graphdoctor.facts.run import Setting
 from graphdoctor.rules.distributed import finding_of_job
-from graphdoctor.rules.toolkit import compile_argument
 from graphdoctor.studies.ranks.trials import Remedy, Rerun, judged, remedies_of
 from tests.each import for_each
 from tests.studies.ranks.reports import SIZES, compiled, found, job, rank
@@ -73,20 +72,6 @@ def test_each_setting_is_tried_once_and_output_droppers_never():
     assert [(one.setting, one.codes) for one in remedies] == [(SETTING, ("GD130", "GD403"))]
 
 
-def test_dynamic_true_is_tried_by_its_equivalent_setting():
-    fix = compile_argument(
-        "dynamic=True", "Compile with dynamic shapes from the start", is_safe=True, source=""
-    )
-    codes = ("GD202", "GD209")
-    ranks = (
-        rank(number, compiled(), findings=[found(code, fixes=(fix,)) for code in codes])
-        for number in (0, 1)
-    )
-    (remedy,) = remedies_of(job(*ranks))
-    assert (remedy.kind, remedy.codes) == ("dynamic", codes)
-    assert remedy.change["settings"] == [("torch._dynamo.config.assume_static_by_default", False)]
-
-
 @for_each(
     "first, again, build, titles",
     [
@@ -94,16 +79,16 @@ def test_dynamic_true_is_tried_by_its_equivalent_setting():
             {},
             {"is_dynamic": True},
             None,
-            ("Compile with dynamic sizes", "Give all ranks the same sizes"),
+            ("Mark the sizes that differ", "Give all ranks the same sizes"),
         ),
         ({}, {}, None, ("Make the same calls on every rank",)),
         (
             SIZES,
             None,
             "CUDA 12.8",
-            ("Compile with dynamic sizes", "Let the ranks agree", "Give all ranks"),
+            ("Mark the sizes that differ", "Let the ranks agree", "Give all ranks"),
         ),
-        (SIZES, None, "CPU", ("Compile with dynamic sizes", "Give all ranks")),
+        (SIZES, None, "CPU", ("Mark the sizes that differ", "Give all ranks")),
         (SIZES | {"operations": "another stage"}, None, None, None),
     ],
 )
