@@ -62,8 +62,9 @@ class EagerCalls:
     def on_limit(self) -> None:
         """A function hits its recompile limit, and runs eagerly in this call."""
         self.is_over_limit = True
-        self.look_on()
-        self._look(is_found=False)
+        if self._place() is not None:
+            self.look_on()
+            self._look(is_found=False)
 
     def add(self, function: int, reason: EagerReason, count: int = 1) -> None:
         """Count calls that certainly ran eagerly."""

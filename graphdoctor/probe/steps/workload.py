@@ -161,6 +161,7 @@ class Workload:
         if self._regions is not None:
             self._regions.switch_off()
         self.hooks.close()
+        self.eager_calls.close()
         watches = (self.graphs, self.cuda_graphs, self.compiled_code, self.codegen)
         for watch in (*watches, self._partitions):
             if watch is not None:
