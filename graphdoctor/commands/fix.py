@@ -256,6 +256,6 @@ def _print_rest(treatment: Treatment) -> None:
     for _, snippet in applied_snippets(treatment, is_by_hand=True):
         say("Set yourself:", *snippet.splitlines())
     for left in treatment.left:
-        say(f"{left.place}: {left.code} {left.message}", f"    not fixed: {left_text(left)}")
+        say(f"{left.place}: {left.code} {left.message}", f"    still there: {left_text(left)}")
     for note in treatment.notes:
         say(f"Note: {reason_text(note)}")

@@ -12,7 +12,16 @@ from collections.abc import Iterator
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import LOSSY, WORKING, Treatment, TriedPatch, deciding, distinct
+from graphdoctor.facts.fixes import (
+    LOSSY,
+    VERIFIED,
+    WORKING,
+    LeftFinding,
+    Treatment,
+    TriedPatch,
+    deciding,
+    distinct,
+)
 from graphdoctor.facts.fixes import Verdict as TrialVerdict
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
@@ -66,7 +75,7 @@ def fixes_view(diagnosis: Diagnosis, *, is_written: bool = False) -> View:
 def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     recording, treatment = diagnosis.recording, diagnosis.recording.treatment
     if treatment is not None and treatment.patch is not None:
-        yield from patch_parts(diagnosis, treatment, treatment.patch)
+        yield from patch_parts(treatment, treatment.patch)
         return
     findings = [finding for finding in diagnosis.findings if finding.is_treatable]
     if not findings and recording.is_partial:
@@ -130,7 +139,7 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     left.
     """
     if treatment.patch is not None:
-        yield Section("Patch", patch_parts(diagnosis, treatment, treatment.patch))
+        yield Section("Patch", patch_parts(treatment, treatment.patch))
         return
     shown = {finding.fingerprint for finding in diagnosis.findings}
     later = (
@@ -150,18 +159,20 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
         titles = {1: f"The {kind} fix", 2: f"Both {kind} fixes together"}
         title = titles.get(count, f"All {count} {kind} fixes together")
         yield Section(title, _together(treatment, treatment.after), "Together")
-    left = (
-        Row(
-            item.code,
-            (
-                Note((Span(item.place), f"  {item.message}")),
-                Note(f"because {left_text(item)}", "dim"),
-            ),
-        )
-        for item in treatment.left
-    )
-    yield Section("Not fixed", Rows(left, "finding", _MOST_LATER))
+    yield _still_there(treatment)
     yield _notes(treatment)
+
+
+def _still_there(treatment: Treatment) -> Section:
+    def parts(left: LeftFinding) -> Iterator[Block]:
+        yield Note((Span(left.place), f"  {left.message}"))
+        # A patch wasn't written for any of them.
+        if treatment.patch is None:
+            because = "" if left.verdict in VERIFIED else "because "
+            yield Note(f"{because}{left_text(left)}", "dim")
+
+    rows = (Row(left.code, tuple(parts(left))) for left in treatment.left)
+    return Section("Still there", Rows(rows, "finding", _MOST_LATER))
 
 
 def _notes(treatment: Treatment) -> Rows:
@@ -326,7 +337,7 @@ def patch_outcome(patch: TriedPatch) -> str:
     return f"{name} {verb}{f': {why}' if why else ''}."
 
 
-def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -> Iterator[Block]:
+def patch_parts(treatment: Treatment, patch: TriedPatch) -> Iterator[Block]:
     """Show a patch: its verdict, counts and times, breaks that went and came, and what is left."""
     is_good, worst = patch.verdict in WORKING, patch.attacked and patch.attacked.worst
     tone: Tone = "warning" if patch.verdict == LOSSY else "good" if is_good else "bad"
@@ -340,12 +351,8 @@ def patch_parts(diagnosis: Diagnosis, treatment: Treatment, patch: TriedPatch) -
     sites += [("new", site) for site in patch.sites_new]
     rows = (Row(label, Note(Span(site))) for label, site in sites)
     yield Section("Breaks", Rows(rows, "break site"))
-    rest = (
-        Row(finding.code, Note((Span(finding.site), f"  {finding.message}")))
-        for finding in diagnosis.findings
-        if is_good and finding.code.startswith(("GD1", "GD2")) and not finding.is_mended
-    )
-    yield Section("Still there", Rows(rest, "finding"))
+    if is_good:
+        yield _still_there(treatment)
     if patch.lines_not_run:
         places = ", ".join(patch.lines_not_run)
         text = f"Nothing that was tried runs what it changes at {places}, so that isn't proven."

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from graphdoctor.facts.fixes import (
     LOSSY,
+    VERIFIED,
     LeftFinding,
     Outcome,
     PairedTime,
@@ -81,7 +82,9 @@ def reason_text(reason: Reason) -> str:
 
 
 def left_text(left: LeftFinding) -> str:
-    """Say why a finding is still there."""
+    """Say why a finding is still there, or how much less of it there is."""
+    if left.verdict in VERIFIED:
+        return f'with "{left.title}": {reasons_text(left.reasons) or verdict_text(left)}'
     texts = [f"no edit: {left.declined}"] if left.declined else []
     if left.untried_cause is not None:
         texts.append(f'"{left.title}" wasn\'t tried: {UNTRIED[left.untried_cause]}')
