@@ -298,6 +298,8 @@ class SkippedFunction(BreakRule, code="GD105"):
                     " `register_fake`"
                 )
                 yield code_fix(title, "PyTorch user guide: custom operators")
+            elif not is_standard and re.fullmatch(r"[\w.]+", name):
+                yield _nonstrict(name)
         yield OWN_FUNCTION
 
 
@@ -349,7 +351,8 @@ class DisabledFunction(BreakRule, code="GD106"):
 
     ## Fix safety
     Unsafe: someone disabled it for a reason. Remove it and check that the function compiles and
-    gives the same results. Keep it around code with many graph breaks.
+    gives the same results. Keep it around code with many graph breaks. What nonstrict_trace
+    puts in the graph mustn't read or change anything but its arguments: torch doesn't guard on it.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0098.
@@ -370,11 +373,23 @@ class DisabledFunction(BreakRule, code="GD106"):
             " trace it now"
         )
         yield code_fix(title, "torch's hint for GB0098")
+        is_function = site.cause.torch_id in self.torch_ids and site.is_traced
+        if site.called is not None and is_function:
+            yield _nonstrict(site.called)
 
     def fixes(self, site: BreakSite) -> Fixes:
         # The target itself can be disabled: then torch traces no line of it, and the edit is the
         # same.
         return tuple(self.suggested(site)) if site.entry.origin == "user" else ()
+
+
+def _nonstrict(name: str) -> Fix:
+    """Suggest to put a function in the graph as one call, which torch doesn't look into."""
+    return code_fix(
+        f"Put `{name}` under `torch._dynamo.nonstrict_trace`, which keeps it in the graph",
+        "PyTorch user guide: torch.compile, non-strict tracing",
+        condition="if it does nothing but compute tensors from its arguments",
+    )
 
 
 _CALLS = ("graph_break", "skip_frame", "step_unsupported")
@@ -434,7 +449,10 @@ class ExplicitGraphBreak(BreakRule, code="GD107"):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if _is_in_line(site):
-            yield code_fix(f"Remove the call to `{site.called}`", "torch's hint for GB0025")
+            is_break = site.cause.torch_id == "GB0025"
+            why = "unless it keeps a large part from recompiling with a small one"
+            title, condition = f"Remove the call to `{site.called}`", why if is_break else None
+            yield code_fix(title, "torch's hint for GB0025", condition=condition)
 
 
 def _is_in_line(site: BreakSite) -> bool:

@@ -388,7 +388,9 @@ class IteratorFromOutside(BreakRule, code="GD121"):
 
 
     ## Fix safety
-    Unsafe: a list starts over in each call, while an iterator continues where it stopped.
+    Unsafe: a list starts over in each call, while an iterator continues where it stopped. PyTorch's
+    guide passes a list for `next()` too, which would give the first item each time: the caller's
+    `next()` gives the same ones.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own messages for GB0811 and GB4347.
