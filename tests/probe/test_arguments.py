@@ -13,7 +13,7 @@ import torch
 from graphdoctor.probe.record.errors import RequestError
 from graphdoctor.probe.replay.arguments import InDtype, WithBatch, batch_size_of
 from graphdoctor.probe.target.options import dtype_named
-from graphdoctor.probe.target.targets import lacks_batch
+from graphdoctor.probe.target.targets import items_in, lacks_batch
 from tests.each import for_each
 
 Pair = namedtuple("Pair", "left right")
@@ -268,3 +268,19 @@ def test_a_call_without_a_clear_batch_is_refused(size, args, code, values):
 )
 def test_what_is_returned_can_speak_against_a_batch(output, is_lacking):
     assert lacks_batch(output, 5) is is_lacking
+
+
+@for_each(
+    "passed, returned, items",
+    [
+        ([(32, 8)], (32, 4), 32),
+        ([(32, 8), (32,)], (32,), 32),
+        # Any of the dims could be the batch.
+        ([(100, 100), (100, 100)], (100, 100), None),
+        ([(8, 8)], (8, 8), None),
+        ([(100, 50), (50, 100)], (100, 100), None),
+    ],
+)
+def test_samples_are_counted_only_where_one_dim_is_the_batch(passed, returned, items) -> None:
+    found = items_in((tuple(map(torch.zeros, passed)), {}), torch.zeros(returned))
+    assert (found and found["count"]) == items

@@ -442,7 +442,7 @@ def items_in(call: Call, output: object) -> CallItems | None:
 
     One tensor alone doesn't show which of its dims is the batch, unless the output has the same
     first size. Integers in two dims are tokens, if the output has both sizes. None where no batch
-    dim can be found.
+    dim can be found, as among the equal dims of a square matrix.
     """
     passed = _with_dims(call)
     returned = [tensor for tensor in _with_dims(output) if tensor.is_floating_point()]
@@ -455,6 +455,8 @@ def items_in(call: Call, output: object) -> CallItems | None:
     ids = next((it for it in passed if it.dtype is torch.int64 and it.ndim == 2), None)
     if ids is not None and any(it.ndim > 2 and it.shape[:2] == ids.shape for it in returned):
         return CallItems(count=ids.numel(), unit="tokens")
+    if any(size in tensor.shape[1:] for tensor in passed):
+        return None
     return CallItems(count=size, unit="samples")
 
 
