@@ -280,6 +280,22 @@ def test_dynamic_false_is_named_where_it_is_the_cause(
     assert not any("dynamic=True" in f"{fix.title}{fix.snippet}" for fix in found.fixes)
 
 
+@for_each(
+    "name, value, is_suggested",
+    [
+        ("torch._dynamo.config.allow_unspec_int_on_nn_module", True, False),
+        ("torch.compiler.config.allow_unspec_int_on_nn_module", True, False),
+        ("torch._dynamo.config.allow_unspec_int_on_nn_module", False, True),
+        ("torch._dynamo.config.capture_scalar_outputs", True, True),
+    ],
+)
+def test_a_setting_in_force_is_not_suggested(name: str, value: bool, is_suggested: bool) -> None:
+    facts = recompiled_for(change("module_number", "self.step", source="L['self'].step"))
+    target = facts.target.replace(config={name: value})
+    [found] = findings(facts.replace(target=target), "GD205")
+    assert any(fix.setting is not None for fix in found.fixes) == is_suggested
+
+
 IN_LOOP = (
     entry(24, "x = layer(x)", function="run", qualname="Net.run"),
     entry(12, "y = self.conv(x)"),

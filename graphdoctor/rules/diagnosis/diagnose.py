@@ -209,10 +209,19 @@ def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list
     def is_for_one_line(fix: Fix) -> bool:
         return fix.setting is None or len(lines[fix.setting]) < 2
 
-    changed = {*_changed(view)}
+    changed, config = {*_changed(view)}, view.recording.target.config
+
+    def is_open(fix: Fix) -> bool:
+        """Return whether the run doesn't contradict it and hasn't the setting in force."""
+        chosen = fix.setting
+        if chosen is None or chosen.value is None:
+            return fix.unguarded not in changed
+        names = (chosen.name, chosen.line.partition(" = ")[0])
+        return all(config.get(name) != chosen.value for name in names)
+
     with_fixes = []
     for finding in findings:
-        fixes = [placed(fix) for fix in finding.fixes if fix.unguarded not in changed]
+        fixes = [placed(fix) for fix in finding.fixes if is_open(fix)]
         if finding.code.startswith(_BREAK):
             fixes.sort(key=is_for_one_line)
         fixes.sort(key=lambda fix: fix.unguarded is not None)
