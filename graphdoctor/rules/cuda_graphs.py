@@ -218,7 +218,7 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
 
     ## What it finds
     A steady call that spends 10% or more of its time on copying inputs into the memory of CUDA
-    graphs. `graphdoctor bench` reports it.
+    graphs. On a GPU, `explain` with such a mode and `bench` measure it.
 
     ## Why it costs
     A CUDA graph reads its inputs at the addresses that it was recorded with. torch copies each
