@@ -707,8 +707,10 @@ class ModuleNumber(RecompileRule, code="GD205"):
     def fixes(self, group: RecompileGroup) -> Fixes:
         # Of a float, torch makes a dynamic number by itself.
         changes = (change for changes in group.changes for change in changes)
-        ints = (change for change in changes if "." not in (change.old or "."))
-        return module_number_fixes(next(ints, group.first))
+        ints = [change for change in changes if "." not in (change.old or ".")]
+        # torch compiles 0 and 1 on their own, whatever is dynamic.
+        ints.sort(key=lambda change: {change.old, change.new} <= {"0", "1"})
+        return module_number_fixes(ints[0] if ints else group.first)
 
 
 def module_number_fixes(change: GuardChange) -> Fixes:
@@ -719,8 +721,9 @@ def module_number_fixes(change: GuardChange) -> Fixes:
         return (call_fix(title, is_safe=True),)
     how = "register it with `register_buffer` where it is first set, and update it in place"
     buffer = code_fix(f"Keep {name} in a buffer, if only tensor arithmetic uses it: {how}")
-    # An int of a global stays a constant under the setting, too.
-    if "." in (change.old or "") or "G[" in (change.source or ""):
+    # An int of a global stays a constant under the setting, too, and so do 0 and 1.
+    is_constant = "G[" in (change.source or "") or {change.old, change.new} <= {"0", "1"}
+    if "." in (change.old or "") or is_constant:
         return (buffer,)
     title = "Let torch make the module's int dynamic"
     return (setting("allow_unspec_int_on_nn_module", title, "torch's hint", is_safe=True), buffer)

@@ -289,11 +289,16 @@ def test_dynamic_false_is_named_where_it_is_the_cause(
         ("torch._dynamo.config.capture_scalar_outputs", True, True),
     ],
 )
-def test_a_setting_in_force_is_not_suggested(name: str, value: bool, is_suggested: bool) -> None:
+def test_a_setting_that_cannot_help_is_not_suggested(
+    name: str, value: bool, is_suggested: bool
+) -> None:
     facts = recompiled_for(change("module_number", "self.step", source="L['self'].step"))
     target = facts.target.replace(config={name: value})
     [found] = findings(facts.replace(target=target), "GD205")
     assert any(fix.setting is not None for fix in found.fixes) == is_suggested
+    ids = change("module_number", "self.id", "0", "1", source="L['self'].id")
+    [found] = findings(recompiled_for(ids), "GD205")
+    assert all(fix.setting is None for fix in found.fixes)
 
 
 IN_LOOP = (
