@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -30,6 +31,8 @@ def _load_package() -> None:
 
 if __name__ == "__main__":
     _load_package()
+    # torch says it of each environment without NumPy, which a model may well not need.
+    warnings.filterwarnings("ignore", "Failed to initialize NumPy")
     request = sys.argv[1]
     process = importlib.import_module(f"{_PACKAGE}.ways_in.process")
     if request == "warm":

@@ -359,12 +359,19 @@ class UserError(RecordingRule, code="GD901", severity="error"):
         if chain and (got := _GOT.search(chain[0].explanation or "")):
             first = f"{got['type']}: {got['words'].rstrip('.')}"
         # The innermost line of the code being traced, or of the program's traceback.
-        entry = innermost(stack) or _raising_line(error.traceback)
+        entry = innermost(stack) or _raising_line(
+            error.traceback, view.recording.exit.traceback or ""
+        )
         is_fine = error.eager == "ok"
+        is_same = (error.eager, error.eager_message) == (kind, error.message)
+        message = f"call {call.index} raised {kind}: {first}{_in_eager(error)}"
+        if is_same:
+            # The verdict has the words.
+            message = f"call {call.index} raised {kind}, as it does without torch.compile"
         return self.finding(
             view,
             entry,
-            f"call {call.index} raised {kind}: {first}{_in_eager(error)}",
+            message,
             failed,
             count=1,
             torch_reason=None if chain else error.message,
@@ -418,9 +425,23 @@ def _in_eager(error: CallError) -> str:
     )
 
 
-def _raising_line(traceback: str) -> StackEntry:
+_GENERATED = re.compile(r"^<eval_with_key>|[/\\]torchinductor_\w+[/\\]")
+"""Files of code that Dynamo or Inductor generated."""
+
+
+def _raising_line(traceback: str, in_eager: str = "") -> StackEntry:
+    """Return the innermost line of the program: where generated code raised, that of the same error
+    in eager mode.
+    """
     lines = TRACEBACK_LINE.findall(traceback)
-    own = [line for line in lines if "/site-packages/" not in line[0].replace("\\", "/")] or lines
+    if any(_GENERATED.search(line[0]) for line in lines):
+        lines = TRACEBACK_LINE.findall(in_eager) or lines
+    program = [
+        line
+        for line in lines
+        if "/site-packages/" not in line[0].replace("\\", "/") and not _GENERATED.search(line[0])
+    ]
+    own = program or lines
     return _entry(*own[-1] if own else ("<unknown>", "0", "<unknown>", ""))
 
 

@@ -30,6 +30,7 @@ from ..torch_private.torch_api import (
     names_of,
     original_callable,
     submodules,
+    usual_backends,
 )
 from ..wire import ProbeRequest
 
@@ -87,8 +88,8 @@ def _refuse_unknown(
     names = sorted(names_of(argument))
     if (listed_as or name) not in names:
         near = near_names(name, names)
-        # Hundreds of options are no help.
-        shown = [] if argument == "option" else names
+        # Hundreds of options are no help, nor are backends that torch tests itself with.
+        shown = {"option": [], "mode": names, "backend": usual_backends()}[argument]
         raise RequestError("unknown_argument", argument=argument, name=name, near=near, known=shown)
 
 

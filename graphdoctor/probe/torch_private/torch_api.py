@@ -268,6 +268,11 @@ def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:
     return list(inductor.list_mode_options() if argument == "mode" else inductor.list_options())
 
 
+def usual_backends() -> list[str]:
+    """List the backends that programs use, and those of Dynamo's and AOTAutograd's own stages."""
+    return sorted([*torch._dynamo.list_backends(), "aot_eager", "eager"])
+
+
 def stance() -> str:
     """Return what ``torch.compiler.set_stance`` set last."""
     return str(torch._dynamo.eval_frame._stance.stance)

@@ -136,6 +136,15 @@ def test_a_failing_program_is_reported_as_far_as_it_came(tmp_path, run_cli, case
     assert document["recording"]["exit"]["message"]
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_an_error_of_the_graphs_code_is_at_the_programs_line(tmp_path, run_cli, backend):
+    (tmp_path / "file.py").write_text(function("y = x * 2\n    return y.repeat(10**15)"))
+    process = run_cli("explain", "file.py", "--backend", backend)
+    assert process.stdout.count("allocate") == process.stderr.count("allocate") > 0
+    assert "raised RuntimeError, as it does without torch.compile" in process.stdout
+    assert "--> file.py:4 in f" in process.stdout
+
+
 def test_torchs_refusal_is_an_answer_unless_calls_fail_anyway(tmp_path, run_cli):
     (tmp_path / "file.py").write_text(function("torch._dynamo.graph_break(); return x + 1"))
     process = run_cli("explain", "file.py", "--fullgraph")
@@ -182,6 +191,10 @@ def test_what_torch_cannot_do_is_refused_in_words():
 
     huge = {"kind": "tensor", "dtype": "f32", "shape": [999999999999999]}
     refused = [
+        (
+            lambda: check_compile_arguments("nothing", None, {}),
+            ("Known ones: aot_eager, cudagraphs, eager, inductor, openxla, tvm.",),
+        ),
         (
             lambda: check_compile_arguments("eager", "max-autotun", {}),
             ("no mode 'max-autotun'", "max-autotune"),
@@ -549,6 +562,15 @@ def test_the_probe_needs_torch_and_nothing_else(tmp_path, clean_target, explain_
 
     assert document["recording"]["environment"]["executable"] == str(python)
     assert (document["summary"]["graphs"], document["summary"]["coverage"]) == (1, 1.0)
+
+
+def test_a_missing_numpy_isnt_mentioned_before_an_error(tmp_path, run_cli):
+    (tmp_path / "file.py").write_text(NET + "model = Nett()\n")
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "numpy.py").write_text("raise ModuleNotFoundError('numpy')\n")
+    process = run_cli("explain", "file.py", env=clean_environment(PYTHONPATH=tmp_path / "without"))
+    assert "name 'Nett' is not defined" in process.stderr
+    assert "NumPy" not in process.stderr
 
 
 def test_an_interpreter_without_torch_is_named(tmp_path, clean_target, run_cli):
