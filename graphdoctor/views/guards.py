@@ -24,6 +24,7 @@ from graphdoctor.views.parts import (
     Row,
     Rows,
     Section,
+    Show,
     Span,
     Table,
     TableRow,
@@ -44,8 +45,9 @@ from graphdoctor.wording import counted, join_texts, percent, shortened
 _MOST_OUTER = 12
 _DEEPEST = 3
 """Of the parts that are shown in short: as deep as ``self.transformer.h[0]``."""
-_MOST_SETS = 12
-_MOST_TREES = 4
+_MOST_ROWS = 24
+_MOST_INNER = 4
+"""Parts of each compile but the costliest."""
 _MOST_KINDS = 5
 _MOST_CHECKS = 3
 _MOST_TEXT = 70
@@ -138,8 +140,8 @@ def _tone(share: float) -> Tone:
 
 
 def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator[Block]:
-    """In short: what each compile's checks cost, and its guards by part, costliest first; compiles
-    of one function with the same parts share a tree.
+    """In short: each compile with what its checks cost and its guards by part, the costliest first;
+    the parts of compiles of one function that have the same are listed once.
     """
     if not sets:
         return
@@ -147,49 +149,40 @@ def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator
     def weight(guard_set: GuardSet) -> tuple[float, int]:
         return guard_set.known_share or 0, guard_set.guard_count
 
-    rows = (
-        (
-            guard_set.compile_id,
-            Span(frame.name if (frame := frames.get(guard_set.compile_id)) else ""),
-            str(guard_set.guard_count),
-            "" if guard_set.latency_us is None else time_text(guard_set.latency_us),
-            "" if guard_set.search_us is None else time_text(guard_set.search_us),
-            "" if guard_set.share is None else percent(guard_set.share),
-        )
-        for guard_set in sets
-    )
-    columns = (
-        "compile",
-        "function",
-        "#guards",
-        "#first check",
-        "#check in the call",
-        "#of the call",
-    )
-    yield Table(columns, rows, "compile", _MOST_SETS, show="short")
     ordered = sorted(sets, key=weight, reverse=True)
-    trees = {guard_set.compile_id: parts_of(guard_set) for guard_set in ordered}
-
-    def parts_key(guard_set: GuardSet) -> object:
+    listed: dict[object, str] = {}
+    rows: list[TableRow] = []
+    for guard_set in ordered:
         frame = frames.get(guard_set.compile_id)
-        named = walk(trees[guard_set.compile_id])
-        parts = tuple((part.path, part.guard_count) for _, part in named if part.path != STATE)
-        return frame.frame_id if frame else guard_set.compile_id, parts
+        pieces = sorted(parts_of(guard_set), key=lambda part: -part.guard_count * part.times)
+        function = frame.frame_id if frame else guard_set.compile_id
+        named = [part for _, part in walk(pieces) if part.path != STATE]
+        key = function, tuple((part.path, part.guard_count) for part in named)
+        same = listed.setdefault(key, guard_set.compile_id)
+        name = f"{guard_set.compile_id} {frame.described if frame else ''}".rstrip()
+        costs: Inline = _costs_text(guard_set, "" if same == guard_set.compile_id else same)
+        if frame is not None:
+            costs = (short_place(frame.entry), "; " if costs else "", costs)
+        rows.append((Span(name, "strong"), str(guard_set.guard_count), Cell(""), costs))
+        if same == guard_set.compile_id:
+            inner = [(depth + 1, part) for depth, part in walk(pieces) if depth <= _DEEPEST]
+            rows += _part_rows(inner[: _MOST_INNER if len(rows) > 1 else None], guard_set, most=1)
+    yield _part_table(rows, _MOST_ROWS, show="short")
+    first = ordered[0]
+    values = ((value, must, "") for value, must, _ in _values(first))
+    columns = (f"value in {first.compile_id}", "must be", "from line")
+    yield Table(columns, values, "value", _MOST_OUTER, show="short")
 
-    groups = list(grouped((parts_key(guard_set), guard_set) for guard_set in ordered).values())
-    for number, (first, *others) in enumerate(groups[:_MOST_TREES]):
-        pieces = sorted(trees[first.compile_id], key=lambda part: -part.guard_count * part.times)
-        inner = [(depth, part) for depth, part in walk(pieces) if depth <= _DEEPEST]
-        tables: list[Block] = [_part_table(inner, first, most=1)]
-        if number == 0:
-            values = ((value, must, "") for value, must, _ in _values(first))
-            tables.append(Table(("value", "must be", "from line"), values, "value", _MOST_OUTER))
-        same = ", ".join(guard_set.compile_id for guard_set in others)
-        if same:
-            tables.append(Note(f"Same parts in {same}", "dim"))
-        yield Section(_title(first, frames.get(first.compile_id)), tables, show="short")
-    if (hidden := len(groups) - _MOST_TREES) > 0:
-        yield Note(f"{counted(hidden, 'more tree')} of guards: -v", "dim", show="short")
+
+def _costs_text(guard_set: GuardSet, same: str) -> str:
+    share = "" if guard_set.share is None else f", {percent(guard_set.share)} of it"
+    search_us, first_us = guard_set.search_us, guard_set.latency_us
+    return join_texts(
+        "; ",
+        None if search_us is None else f"{time_text(search_us)} in the call{share}",
+        f"first check {time_text(first_us)}" if first_us else None,
+        f"parts as in {same}" if same else None,
+    )
 
 
 # One compile.
@@ -203,7 +196,7 @@ def _title(guard_set: GuardSet, frame: Frame | None) -> Inline:
 
 def _compile(guard_set: GuardSet, torch_count: int | None) -> Iterator[Block]:
     yield Rows(_facts(guard_set, torch_count))
-    yield _part_table([*walk(parts_of(guard_set))], guard_set)
+    yield _part_table([*_part_rows([*walk(parts_of(guard_set))], guard_set)], None)
     if guard_set.unbilled_count and guard_set.bill:
         yield Note(f"{counted(guard_set.unbilled_count, 'part')} not timed separately", "dim")
     rows: list[TableRow] = []
@@ -248,11 +241,15 @@ def _spread(low_us: float | None, high_us: float | None) -> str:
     return f" ({time_text(low_us or 0)} to {time_text(high_us or 0)})"
 
 
-def _part_table(
-    pieces: Sequence[tuple[int, Part]], guard_set: GuardSet, most: int | None = None
-) -> Table:
-    """A row for each part with its depth; in short, with so many of its checks."""
-    rows = []
+def _part_table(rows: Sequence[TableRow], most: int | None, show: Show = "always") -> Table:
+    columns = ("#part", "#guards", "#without it (warm)", "checks")
+    return Table(columns, rows, "part", most, show=show)
+
+
+def _part_rows(
+    pieces: Sequence[tuple[int, Part]], guard_set: GuardSet, most: int = _MOST_CHECKS
+) -> Iterator[TableRow]:
+    """A row for each part with its depth, and so many of its checks."""
     for depth, part in pieces:
         name = Span("· " * depth + (part.label if depth else part.path))
         count, cost = str(part.guard_count), Cell("")
@@ -264,10 +261,7 @@ def _part_table(
             whole_us = guard_set.check_us or 0.0
             share = f"  {percent(min(check_us / whole_us, 1))}" if check_us and whole_us else ""
             cost = Cell(f"-{time_text(check_us)}{share}", value=check_us)
-        checks = Span(_checks_text(part, most or _MOST_CHECKS))
-        rows.append(((name, alike), count, cost, checks))
-    columns = ("#part", "#guards", "#without it (warm)", "checks")
-    return Table(columns, rows, "part", most and _MOST_OUTER)
+        yield (name, alike), count, cost, Span(_checks_text(part, most))
 
 
 def _checks_text(part: Part, most: int) -> str:

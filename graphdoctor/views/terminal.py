@@ -79,11 +79,9 @@ _LEAST_TEXT = 12
 _MOST_CARDS = 10
 _MOST_LINES = 40
 """Of whole cards, and of a whole diagnosis where that can be."""
-_MOST_OF_GUARDS = 64
-"""Lines of a view of guards, which has a tree for each function."""
 _ROOMS: dict[str, tuple[tuple[int, int | None], ...]] = {
     "report": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (0, 1), (-1, 2)),
-    "guards": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 6), (0, 4), (0, 2), (-1, 1)),
+    "guards": ((_MOST_LINES, None), (20, 16), (20, 10), (12, 6), (0, 4), (0, 2), (0, 1), (-1, 1)),
     "fixes": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (-1, 6), (-1, 3), (-1, 1)),
 }
 """Of kinds of views that are shortened until they fit, lines for whole cards, and rows of what is
@@ -107,8 +105,7 @@ def write_view(view: View, console: Console, *, is_verbose: bool = False) -> Non
     title = clean(first, "bold")
     for part in rest:
         title.append(" · ", "dim").append_text(clean(part, "dim"))
-    most_lines = _MOST_OF_GUARDS if view.kind == "guards" else _MOST_LINES
-    most_lines -= 0 if view.then is None else 2
+    most_lines = _MOST_LINES - (0 if view.then is None else 2)
     text = ""
     for room, most in _ROOMS.get(view.kind, ((_MOST_LINES, None),)):
         shown = _Shown(console, is_verbose=is_verbose, room=room, most=most)
