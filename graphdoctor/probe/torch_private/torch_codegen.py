@@ -88,8 +88,9 @@ class CodegenWatch:
             result = original(lowering, *args)
             self.graphs += 1
             with self._survived():
+                graph.stored.update(_stored(lowering))
+            with self._survived():
                 graph.nodes = list(lowering.module.graph.nodes)
-                graph.stored = set(_stored(lowering))
                 self._on_graph(graph)
         finally:
             self._current = None

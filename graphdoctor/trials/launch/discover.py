@@ -210,8 +210,15 @@ def project_folders(root: Path, left_out: Collection[str] = ()) -> Iterator[tupl
     """
     for place, names, files in os.walk(root):
         kept = sorted(name for name in names if not name.startswith(".") and name not in left_out)
-        names[:] = [name for name in kept if not Path(place, name, "pyvenv.cfg").exists()]
+        names[:] = [name for name in kept if not _is_environment(Path(place, name))]
         yield Path(place), sorted(files)
+
+
+def _is_environment(folder: Path) -> bool:
+    try:
+        return (folder / "pyvenv.cfg").exists()
+    except PermissionError:
+        return False
 
 
 def _parsed(path: Path) -> ast.Module | None:
