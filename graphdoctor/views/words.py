@@ -279,7 +279,8 @@ def uncompiled_text(summary: Counts) -> str | None:
         return None
     if (detail := summary.coverage_detail) is None:
         return "Not compiled: no graph reached the backend."
-    return f"Not compiled: 0 of {detail.op_count} tensor operations ran in a compiled graph."
+    where = " in the measured call" if summary.graphs and summary.eager_calls else ""
+    return f"Not compiled{where}: 0 of {detail.op_count} tensor operations ran in a compiled graph."
 
 
 def _unsettled_text(steadiness: Steadiness | None) -> str | None:
