@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping
@@ -138,6 +139,39 @@ def test_speeds_are_of_the_program_that_is_explained(
     voices.hear("bench", {"best": bench["verdict"]["best"]})
     voices.hear("cure", {"best": voices.ask("cure", target)["best"]})
     voices.agree()
+
+
+_FIGURES = {
+    "speed": r"([\d.]+)× (?:faster|slower)",
+    "speed per call": r"by ([\d.]+ \S?s) per call|adds ([\d.]+ \S?s) per call",
+    "other inputs": r"on (\d+) other inputs",
+    "recompiles": r"(?<!→ )\b(\d+) recompiles?\b|recompiled (\d+) times",
+    "recompiles after": r"recompiles? → (\d+)|→ (\d+) recompiles?",
+    "recompiles before": r"(\d+) → \d+ recompiles?|(\d+) recompiles? →",
+    "graphs after": r"→ (\d+) graphs|^graphs +\d+ +(\d+) ",
+    "compiles to the limit": r"eagerly\s+after\s+(\d+) compiles",
+    "coverage": r"(\d+)% of operations compiled|(\d+)% compiled:",
+}
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="inductor needs a C++ compiler on a CPU")
+@pytest.mark.parametrize(("name", "least"), [("print", 1), ("counter", 7)])
+def test_a_report_has_one_figure_of_a_kind(
+    run_cli: RunCli, tmp_path: Path, name: str, least: int
+) -> None:
+    (tmp_path / f"{name}.py").write_text(PROGRAMS[name])
+    environment = clean_environment(COLUMNS="200")
+    seen = set()
+    for command in ("explain -v", "recompiles", "check", "fix", "report --format markdown"):
+        first, *rest = command.split()
+        target = [] if first == "report" else [f"{name}.py"]
+        text = run_cli(first, *target, *rest, cwd=tmp_path, env=environment).stdout
+        for kind, pattern in _FIGURES.items():
+            matches = re.finditer(pattern, text, re.MULTILINE)
+            figures = {next(filter(None, match.groups())) for match in matches}
+            assert len(figures) <= 1, (command, kind, figures, text)
+            seen.update([kind] if figures else [])
+    assert len(seen) >= least
 
 
 def test_a_script_is_the_same_in_each_report(run_cli: RunCli, tmp_path: Path) -> None:
