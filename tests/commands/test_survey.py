@@ -262,10 +262,13 @@ def _is_alive(pid: int) -> bool:
 
 @pytest.mark.nightly
 def test_bench_and_fix_and_export_fill_their_columns(folder):
+    (folder / "logs.py").write_text(
+        GOOD.replace("        return", "        print(x)\n        return")
+    )
     ran = _cli(
         folder,
         "survey",
-        "breaks.py",
+        "logs.py",
         "--bench",
         "--fix",
         "--export",
@@ -283,18 +286,10 @@ def test_bench_and_fix_and_export_fill_their_columns(folder):
     assert row["compile_warm_s"] > 0
     assert row["coverage"] > 0
     assert row["causes"][0]["fix_verdict"] == "verified"
-    assert row["command"] == "graphdoctor bench breaks.py --backend inductor"
+    assert row["command"] == "graphdoctor bench logs.py --backend inductor"
     assert row["peak_memory_bytes"] > 0
     ran = _cli(
-        folder,
-        "survey",
-        "breaks.py",
-        "--bench",
-        "--thorough",
-        "--format",
-        "json",
-        "--no-pages",
-        "-q",
+        folder, "survey", "logs.py", "--bench", "--thorough", "--format", "json", "--no-pages", "-q"
     )
     (row,) = json.loads(ran.stdout)["rows"]
     assert (row["status"], row["correct"]) == ("ok", True)
