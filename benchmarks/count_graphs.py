@@ -1,5 +1,5 @@
-"""Compiles a program and makes its calls without graphdoctor; prints the graphs that a backend got
-and torch's breaks.
+"""Compiles a program and makes its calls without graphdoctor, the last one until it makes no graph
+anymore; prints the graphs that a backend got and torch's breaks.
 
 ``python count_graphs.py program.py``, where the program has ``build()`` and ``example_inputs()``.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+_MOST_REPEATS = 24
 graphs: list[torch.fx.GraphModule] = []
 sites: set[tuple[str, ...]] = set()
 """File and line of each break, as ``TORCH_LOGS=graph_breaks`` prints them; torch's counters leave
@@ -50,8 +51,12 @@ calls = [inputs] if isinstance(inputs, (tuple, dict)) else list(inputs)
 torch._logging.set_logs(graph_breaks=True)  # type: ignore[attr-defined]
 named: Any = torch._logging
 named.getArtifactLogger("torch._dynamo.symbolic_convert", "graph_breaks").addHandler(Sites())
+made = 0
 with torch.no_grad():
     compiled = torch.compile(built, backend=counting)
-    for call in calls:
+    for call in [*calls, *calls[-1:] * _MOST_REPEATS]:
+        before, made = len(graphs), made + 1
         compiled(**call) if isinstance(call, dict) else compiled(*call)
+        if made > len(calls) and len(graphs) == before:
+            break
 print(json.dumps({"graphs": len(graphs), "break_sites": len(sites), "sites": sorted(sites)}))
