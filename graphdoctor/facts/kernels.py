@@ -114,6 +114,10 @@ class KernelTime(Fact):
     code."""
 
 
+NOTABLE_COPIES = 0.1
+"""Share of a steady call from which on copies into CUDA graphs are reported."""
+
+
 class KernelShare(Fact):
     """The time of one steady call by kind of kernel, by torch.profiler: of up to 20 calls, the
     shortest.

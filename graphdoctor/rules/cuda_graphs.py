@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphSkip, CudaGraphSkipKind
+from graphdoctor.facts.kernels import (
+    NOTABLE_COPIES,
+    CudaGraphFunction,
+    CudaGraphSkip,
+    CudaGraphSkipKind,
+)
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.toolkit import (
@@ -65,7 +70,6 @@ _IN_PLACE = re.compile(
     r".*(?<!_)_|_?operator\.(setitem|i(add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift))"
 )
 """torch's names for operations in place end so; Python's are ``x[i] = y`` and ``x += y``."""
-_MIN_COPY_SHARE = 0.1
 _MAX_SIZES = 8
 """torch warns above that (``cudagraph_dynamic_shape_warn_limit``, ``torch/_inductor/config.py``,
 2.13)."""
@@ -274,7 +278,7 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
             return
         copy_us = kernels.graph_input_copy_us or 0.0
         share = copy_us / kernels.call_us
-        if share >= _MIN_COPY_SHARE:
+        if share >= NOTABLE_COPIES:
             copied = _copied(view.recording)
             yield self.finding(
                 view,

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 from torch.profiler import record_function
 
+from ...facts.kernels import NOTABLE_COPIES
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
 from ...facts.run import Phase
 from ...wording import listed
@@ -163,9 +164,6 @@ def _measure_guards(workload: Workload, call: Call) -> None:
         gap(f"The guard check of one compile was not measured. {trouble}.")
 
 
-_NOTABLE_COPIES = 0.1
-
-
 def _can_copy(workload: Workload) -> bool:
     is_asked = workload.cuda_graphs is not None and workload.trial is None
     return is_asked and torch.cuda.is_available()
@@ -207,7 +205,7 @@ def _measure_kernels(workload: Workload, call: Call) -> None:
             )
     is_asked = workload.request["kernels"]
     # Where copies alone were looked for, the rest is for those who ask for kernels.
-    if is_asked or (share.graph_input_copy_us or 0.0) >= _NOTABLE_COPIES * share.call_us:
+    if is_asked or (share.graph_input_copy_us or 0.0) >= NOTABLE_COPIES * share.call_us:
         workload.events.write("kernels", share)
     gap = partial(workload.events.gap, "kernels")
     if profiled_call is not None:
