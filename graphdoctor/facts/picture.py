@@ -379,9 +379,13 @@ class GraphStages(Fact):
     """The lines of the user that its operations come from, where their source is known."""
 
 
-def kernel_sources(code: str) -> Iterator[tuple[str, tuple[Language, str]]]:
-    """Yield each kernel that generated code defines: its name, and its own code."""
-    module = parsed(code)
+def kernel_sources(
+    code: str, module: ast.Module | None = None
+) -> Iterator[tuple[str, tuple[Language, str]]]:
+    """Yield each kernel that generated code defines: its name, and its own code; ``module``: the
+    code as it was parsed, if it was.
+    """
+    module = module or parsed(code)
     for statement in () if module is None else module.body:
         match statement:
             case ast.Assign(

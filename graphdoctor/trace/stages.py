@@ -229,7 +229,7 @@ def kernels_of(code: str) -> tuple[str, ...]:
     module = parsed(code)
     if module is None:
         return ()
-    names = [name for name, _ in kernel_sources(code)]
+    names = [name for name, _ in kernel_sources(code, module)]
     names += (name for name in _calls(module) if name.startswith(LIBRARY))
     return tuple(dict.fromkeys(names))
 

@@ -45,6 +45,7 @@ from graphdoctor.wording import counted, join_texts, percent, shortened
 _MOST_OUTER = 12
 _DEEPEST = 3
 """Of the parts that are shown in short: as deep as ``self.transformer.h[0]``."""
+_MOST_SETS = 12
 _MOST_ROWS = 24
 _MOST_INNER = 4
 """Parts of each compile but the costliest."""
@@ -152,7 +153,7 @@ def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator
     ordered = sorted(sets, key=weight, reverse=True)
     listed: dict[object, str] = {}
     rows: list[TableRow] = []
-    for guard_set in ordered:
+    for guard_set in ordered[:_MOST_SETS]:
         frame = frames.get(guard_set.compile_id)
         pieces = sorted(parts_of(guard_set), key=lambda part: -part.guard_count * part.times)
         function = frame.frame_id if frame else guard_set.compile_id
@@ -168,6 +169,8 @@ def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator
             inner = [(depth + 1, part) for depth, part in walk(pieces) if depth <= _DEEPEST]
             rows += _part_rows(inner[: _MOST_INNER if len(rows) > 1 else None], guard_set, most=1)
     yield _part_table(rows, _MOST_ROWS, show="short")
+    if (hidden := len(ordered) - _MOST_SETS) > 0:
+        yield Note(f"{counted(hidden, 'more compile')}: -v", "dim", show="short")
     first = ordered[0]
     values = ((value, must, "") for value, must, _ in _values(first))
     columns = (f"value in {first.compile_id}", "must be", "from line")
