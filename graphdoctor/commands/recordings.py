@@ -138,5 +138,6 @@ def _result(path: Path) -> tuple[str, str, str]:
         return command, target, said or ""
     # One that ended before its answer was written is known by the folder of its processes.
     command = "run" if recording.target.runs_itself else "explain"
-    command = next((name for name in ("bench", "cure", "fixes") if (path / name).is_dir()), command)
-    return command.removesuffix("es"), target, ended or sentence(diagnosis)[0]
+    folders = {"bench": "bench", "cure": "cure", "fixes": "fix"}
+    began = (name for folder, name in folders.items() if (path / folder).is_dir())
+    return next(began, command), target, ended or sentence(diagnosis)[0]

@@ -254,10 +254,10 @@ class CallWatch(Fact):
         unknown of a function.
         """
         total = Counter[EagerReason]()
-        for found in self.own:
-            if found.eager_calls is None:
+        for function in self.own:
+            if function.eager_calls is None:
                 return None
-            total.update(found.eager_calls)
+            total.update(function.eager_calls)
         return dict(total.most_common())
 
     @property

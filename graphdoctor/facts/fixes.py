@@ -262,7 +262,7 @@ class Outcome(Fact):
 
 
 Unguarded = Literal["modules", "values"]
-"""What torch no longer checks: everything of modules, or everything but tensor arguments."""
+"""Values that torch no longer checks: all of modules, or all but tensor arguments."""
 
 
 class Fix(Outcome):
@@ -285,7 +285,7 @@ class Fix(Outcome):
     setting: Setting | None = None
     """The torch setting that ``snippet`` applies; None if it is anything else."""
     unguarded: Unguarded | None = None
-    """What torch no longer checks with it; None if it drops no guards. It is never suggested where
+    """Values that torch no longer checks with it; None if it drops no guards. Never suggested where
     the run saw such a value change, nor before other suggestions."""
     compiles_inside_ddp: bool = False
     """Whether it compiles the module that DistributedDataParallel wraps, and nothing else."""

@@ -364,14 +364,12 @@ class UserError(RecordingRule, code="GD901", severity="error"):
         )
         is_fine = error.eager == "ok"
         is_same = (error.eager, error.eager_message) == (kind, error.message)
-        message = f"call {call.index} raised {kind}: {first}{_in_eager(error)}"
-        if is_same:
-            # The verdict has the words.
-            message = f"call {call.index} raised {kind}, as it does without torch.compile"
+        # The verdict has the words of an error that eager mode raises, too.
+        said = ", as it does without torch.compile" if is_same else f": {first}{_in_eager(error)}"
         return self.finding(
             view,
             entry,
-            message,
+            f"call {call.index} raised {kind}{said}",
             failed,
             count=1,
             torch_reason=None if chain else error.message,
@@ -441,8 +439,8 @@ def _raising_line(traceback: str, in_eager: str = "") -> StackEntry:
         for line in lines
         if "/site-packages/" not in line[0].replace("\\", "/") and not _GENERATED.search(line[0])
     ]
-    own = program or lines
-    return _entry(*own[-1] if own else ("<unknown>", "0", "<unknown>", ""))
+    shown = program or lines
+    return _entry(*shown[-1] if shown else ("<unknown>", "0", "<unknown>", ""))
 
 
 def _entry(file: str, line: str, function: str, text: str) -> StackEntry:

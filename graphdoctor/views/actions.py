@@ -89,7 +89,7 @@ def _with_limits(proposed: list[Action]) -> list[Action]:
             if action not in limits and action.fix and not limit.changed.isdisjoint(action.changed)
         ]
         if causes:
-            cause = max(causes, key=lambda cause: sum(each.count for each in cause.findings))
+            cause = max(causes, key=lambda cause: sum(finding.count for finding in cause.findings))
             is_consequence = cause.findings[0].is_consequence
             cause.findings += [
                 finding.replace(is_consequence=is_consequence) for finding in limit.findings

@@ -19,7 +19,7 @@ from ..torch_private.torch_api import DTYPES
 _BATCH, _LENGTH = 8, 16
 _IMAGE = 224
 _NAMES = ("x", "inp", "input", "inputs", "example_input", "sample", "batch")
-"""What programs call the input of a module that has one."""
+"""Names that programs give to the input of a module that has one."""
 
 _SIZES = {1: 128, 2: 32, 3: 16}
 """Length of each dim that a convolution slides over, by their number."""
@@ -47,11 +47,11 @@ def proposed(function: object, signature: inspect.Signature | None) -> list[tupl
     needed = _needed(signature)
     if not isinstance(function, nn.Module) or not needed:
         return []
-    image: Any = getattr(function, "config", None)
-    if needed[0] == "pixel_values" and hasattr(image, "num_channels"):
-        size = getattr(image, "image_size", None) or _IMAGE
+    config: Any = getattr(function, "config", None)
+    if needed[0] == "pixel_values" and hasattr(config, "num_channels"):
+        size = getattr(config, "image_size", None) or _IMAGE
         sizes = [size, size] if isinstance(size, int) else list(size)
-        return [_tensor([1, image.num_channels, *sizes])]
+        return [_tensor([1, config.num_channels, *sizes])]
     layers = [taken for layer in function.modules() if (taken := _taken_by(layer)) is not None]
     # Tables of ids have an argument each; what else a module takes is mostly like the first.
     ids = [taken for taken in layers if taken[0].startswith("i64")]
@@ -65,7 +65,11 @@ def _needed(signature: inspect.Signature | None) -> list[str]:
         () if signature is None else tuple(signature.parameters.values())
     )
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [one.name for one in parameters if one.kind in kinds and one.default is one.empty]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in kinds and parameter.default is parameter.empty
+    ]
 
 
 def _taken_by(layer: nn.Module) -> tuple[str, str] | None:

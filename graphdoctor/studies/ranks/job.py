@@ -285,7 +285,7 @@ _COMPARED = 2
 
 @dataclass(frozen=True)
 class CompileRead:
-    """What a rank did at a compile, and its printed graph and guards."""
+    """A rank's way through a compile, and its printed graph and guards."""
 
     trail: Trail
     graph: str = ""

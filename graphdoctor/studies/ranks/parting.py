@@ -42,7 +42,7 @@ _DEPTH = 4
 
 @dataclass(frozen=True)
 class Trail:
-    """What one rank did at a compile, and where it came in the whole run."""
+    """A rank's way through one compile, and where it came in the whole run."""
 
     lines: tuple[Line, ...] = ()
     """Lines of the compile's operations, breaks and guards, and of its caller."""
@@ -61,16 +61,15 @@ def trail_of(recording: Recording, compile_id: str | None) -> Trail:
     """
     lines: dict[str | None, list[Line]] = {}
     for compile_ in recording.compiles:
-        own = lines.setdefault(compile_.compile_id, [])
-        own += (entry.at for entry in compile_.stack)
+        lines.setdefault(compile_.compile_id, []).extend(entry.at for entry in compile_.stack)
     for frame in recording.frames:
         of_frame = [id_.compile_id for id_ in recording.compiles if id_.frame_id == frame.frame_id]
         for id_ in of_frame if frame.resumes_at is not None else ():
             lines[id_].append((frame.file, frame.resumes_at or 0))
     for graph in recording.graphs:
         places = ((node.file, node.line) for node in graph.nodes or ())
-        own = lines.setdefault(graph.compile_id, [])
-        own += ((file, line) for file, line in places if file is not None and line is not None)
+        of_graph = ((file, line) for file, line in places if file is not None and line is not None)
+        lines.setdefault(graph.compile_id, []).extend(of_graph)
     for record in recording.breaks:
         lines.setdefault(record.compile_id, []).extend(entry.at for entry in record.stack)
     guards = () if recording.guards is None else recording.guards.sets
@@ -346,9 +345,9 @@ class _Source:
         if isinstance(node, ast.Call):
             functions = self._functions.get(_last_name(node.func), [])
             # Of several of one name, nobody knows which is called.
-            for found in ast.walk(functions[0]) if len(functions) == 1 else ():
-                if isinstance(found, ast.Return) and found.value is not None:
-                    yield found.value
+            for statement in ast.walk(functions[0]) if len(functions) == 1 else ():
+                if isinstance(statement, ast.Return) and statement.value is not None:
+                    yield statement.value
             return
         here = self.function_at(file, node.lineno)
         for line, value in self._assignments.get((file, ast.unparse(node)), ()):
