@@ -47,6 +47,15 @@ VERIFIED: frozenset[Verdict] = frozenset({"verified", LOSSY})
 WORKING: frozenset[Verdict] = VERIFIED | {"contained"}
 """Verdicts on fixes that are worth having: these are applied, lossy ones if asked for."""
 
+Grade = Literal["merged", "guarded", "contained"]
+"""What a fix leaves of the source. ``merged``: an edit with one code path, as a maintainer merges
+it; ``guarded``: a setting, another way to call, or a path that only compiled or only eager calls
+take; ``contained``: the break stays, in a function that torch doesn't compile or in a part of what
+was one function."""
+
+GRADES: tuple[Grade, ...] = ("merged", "guarded", "contained")
+"""All grades, the best first."""
+
 UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
 """Reason why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't
 requested; the recorded run didn't finish; trials are off; the run couldn't be repeated."""
@@ -280,6 +289,8 @@ class Fix(Outcome):
     to do."""
     place: SnippetPlace | None = None
     """Place for ``snippet``; None without one."""
+    grade: Grade | None = None
+    """What it leaves of the source; None for a suggestion in words."""
     is_safe: bool = False
     """True if results stay the same for every input, according to the rule's page."""
     setting: Setting | None = None

@@ -99,9 +99,8 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
             for fix in finding.fixes
             if fix.setting is not None
         ]
-        # What keeps every line comes before what drops some.
-        fixes.sort(key=lambda fix: (fix.drops_output, not fix.is_safe))
         fixes += _containing(finding, sources.root)
+        fixes.sort(key=lambda fix: fix.rank)
         distinct = tuple(
             replace(fix, targets=(finding.fingerprint,))
             for at, fix in enumerate(fixes)

@@ -15,14 +15,24 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, diff_bytes, unified_diff
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import FixKind, SnippetPlace, Treatment, TrialChoices, TriedFix
+from graphdoctor.facts.fixes import (
+    GRADES,
+    FixKind,
+    Grade,
+    SnippetPlace,
+    Treatment,
+    TrialChoices,
+    TriedFix,
+)
 from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.stack import parsed, relative
+from graphdoctor.fixes.grades import grade_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.program import Program, RunChange
 
@@ -270,9 +280,20 @@ class Candidate:
     name: str = ""
     addresses: tuple[str, ...] = ()
 
+    @cached_property
+    def grade(self) -> Grade:
+        """What it leaves of the source."""
+        texts = [(edit.before, edit.after) for edit in self.edits]
+        return grade_of(texts, is_code=self.kind == "code", contains=self.contains)
+
+    @property
+    def rank(self) -> tuple[bool, int, bool]:
+        """Lower is better: what keeps every line of output first, then by grade."""
+        return self.drops_output, GRADES.index(self.grade), not self.is_safe
+
     def tried(self, finding: Finding, root: Path, **more: Any) -> TriedFix:  # noqa: ANN401 - fields
         """Describe it once it is tried for a finding; ``more`` are other fields."""
-        described = values_of(self, "title", "kind", "snippet", "place", "is_safe")
+        described = values_of(self, "title", "kind", "snippet", "place", "grade", "is_safe")
         described |= values_of(finding, "code", "fingerprint")
         described["diff"] = "".join(diff_text(edit, root) for edit in self.edits) or None
         return TriedFix(**described | more)
