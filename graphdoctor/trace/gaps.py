@@ -212,7 +212,7 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
                 " was disabled, or everything it needed had been compiled before."
             )
         elif recording.environment.torch is None:
-            words = "Nothing was compiled: the script did not import torch."
+            words = "Nothing was compiled: torch was never imported."
         elif not recording.compile_calls:
             words = "Nothing was compiled: the script did not call torch.compile."
             if recording.target.model is not None:

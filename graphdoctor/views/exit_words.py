@@ -131,7 +131,10 @@ _WORDS: dict[HintCode, tuple[str, str]] = {
         "Stopped after {timeout_s:g} s{when}{at}.",
         "Raise {name[timeout]}, or make the call smaller.",
     ),
-    "script_timeout": ("Stopped after {timeout_s:g} s.", "Raise {name[timeout]}, or leave it out."),
+    "script_timeout": (
+        "Stopped after {timeout_s:g} s{at}.",
+        "Raise {name[timeout]}, or leave it out.",
+    ),
     "no_torch": (
         "{python} can't import torch: {error}",
         "Install torch>=2.11 there, or set {name[python]} to an interpreter that has it.",

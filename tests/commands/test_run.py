@@ -307,11 +307,15 @@ def test_ctrl_c_on_a_terminal_reaches_the_script_once(tmp_path):
 
 
 def test_a_script_that_takes_too_long_is_told_to_terminate(tmp_path):
-    (tmp_path / "script.py").write_text("import time\ntime.sleep(60)\n")
-    process = run(tmp_path, "--timeout", "0.5", "script.py")
+    # Another thread stands elsewhere.
+    (tmp_path / "script.py").write_text(
+        "import threading, time\nthreading.Thread(target=lambda: time.sleep(60), daemon=True).start()\n"
+        "time.sleep(60)\n"
+    )
+    process = run(tmp_path, "--timeout", "1", "script.py")
 
     assert process.returncode == 128 + signal.SIGTERM
-    assert "PARTIAL  Stopped after 0.5 s." in process.stderr
+    assert "PARTIAL  Stopped after 1 s, at script.py:3." in process.stderr
 
 
 def test_open_files_and_the_environments_own_sitecustomize_are_kept(tmp_path):
@@ -366,8 +370,8 @@ def test_script_without_torch_is_reported_and_recorded_last(tmp_path, run_cli):
     process = run(tmp_path, "script.py")
 
     assert process.stdout == "own\n"
-    assert "Nothing was compiled: the script did not import torch." in process.stderr
-    assert "did not import torch" in run_cli("report").stdout
+    assert "Nothing was compiled: torch was never imported." in process.stderr
+    assert "torch was never imported" in run_cli("report").stdout
 
 
 def test_trouble_with_the_report_leaves_the_scripts_exit_status(tmp_path):
@@ -583,5 +587,5 @@ def test_nested_graphdoctor_makes_its_own_recording(tmp_path):
     process = run(tmp_path, "script.py")
 
     assert process.stdout == "0\n"
-    assert "the script did not import torch" in process.stderr
+    assert "torch was never imported" in process.stderr
     assert len(list(tmp_path.glob(".graphdoctor/*/recording.json"))) == 2

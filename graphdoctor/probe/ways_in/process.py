@@ -13,7 +13,7 @@ import os
 import sys
 from contextlib import suppress
 
-from ..file_names import EVENTS_FILE, LOCK_FILE, RUN_CHANGE_VARIABLE
+from ..file_names import CRASH_FILE, EVENTS_FILE, LOCK_FILE, RUN_CHANGE_VARIABLE, TIMEOUT_VARIABLE
 from ..torch_private.imports import AfterImport
 
 TYPE_CHECKING = False  # typing would be most of what a program without torch waits for
@@ -136,6 +136,19 @@ def begin(recording: str) -> None:
     sys.meta_path.insert(0, AfterImport(watched))
     if program.is_main:
         atexit.register(program.end)
+        if (timeout := os.environ.get(TIMEOUT_VARIABLE)) is not None:
+            _note_place_before(float(timeout), recording)
+
+
+def _note_place_before(timeout_s: float, recording: str) -> None:
+    """Have Python write where the program stands shortly before it is stopped; its signals stay its
+    own.
+    """
+    import faulthandler
+
+    path = os.path.join(recording, CRASH_FILE)  # noqa: PTH118
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    faulthandler.dump_traceback_later(max(timeout_s - 0.5, timeout_s / 2), file=descriptor)
 
 
 def _claim(path: str) -> bool:

@@ -202,7 +202,7 @@ def watch(
     output.finish()
     duration_s, status = time.monotonic() - started, process.wait()
     has_report = status < 0 or stopped_for == "timeout"
-    return ChildExit(status, stopped_for, duration_s, _crash_report(folder) if has_report else None)
+    return ChildExit(status, stopped_for, duration_s, crash_report(folder) if has_report else None)
 
 
 @contextlib.contextmanager
@@ -400,7 +400,8 @@ def _events_from(recording: Path, offset: int) -> tuple[list[dict[str, Any]], in
     return events, offset + len(complete)
 
 
-def _crash_report(recording: Path) -> str | None:
+def crash_report(recording: Path) -> str | None:
+    """Read what faulthandler wrote, without our own lines; None if nothing."""
     try:
         text = (recording / CRASH_FILE).read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -102,12 +102,17 @@ _HINTS = dict.fromkeys(
 _HINTS["SIGKILL"] = "The system kills a process that uses up its memory: try smaller inputs."
 
 
-def end_of_script(status: int, stopped_after_s: float | None, last: _Events) -> ProbeExit:
+def end_of_script(
+    status: int, stopped_after_s: float | None, last: _Events, *, crash: str | None
+) -> ProbeExit:
     """Describe how a program ended that was run as it is."""
     error: dict[str, str] | None = last.get("ended", {}).get("error")
     end: _Fields = {"reason": "finished"}
     if stopped_after_s is not None:
-        end = _coded("script_timeout", {"timeout_s": stopped_after_s}) | {"reason": "timeout"}
+        # Python writes the main thread last.
+        place = _innermost((crash or "").rpartition("\nThread 0x")[2])
+        values: dict[str, HintValue] = {"timeout_s": stopped_after_s, "place": place}
+        end = _coded("script_timeout", values) | {"reason": "timeout"}
     elif status == -signal.SIGINT or (status and error and error["type"] == "KeyboardInterrupt"):
         end = {"reason": "interrupted", "message": "Interrupted."}
     elif status < 0:

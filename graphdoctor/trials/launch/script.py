@@ -21,9 +21,16 @@ from typing import Any
 
 from graphdoctor import version
 from graphdoctor.errors import GraphDoctorError, os_errors
-from graphdoctor.probe.wire import OWN_VARIABLE, RUN_CHANGE_VARIABLE, TRACE_FOLDER, RunChange
+from graphdoctor.probe.wire import (
+    OWN_VARIABLE,
+    RUN_CHANGE_VARIABLE,
+    TIMEOUT_VARIABLE,
+    TRACE_FOLDER,
+    RunChange,
+)
 from graphdoctor.trials.launch.child import (
     RECORDING_VARIABLE,
+    crash_report,
     handling,
     last_events,
     starting,
@@ -112,13 +119,17 @@ def run_script(
         write_meta(recording, script.described(), None)
     started = time.monotonic()
     with _forwarding() as receivers, Lifeline() as lifeline:
-        process = _start([python, *script.command], recording, apart, lifeline, change, own)
+        process = _start(
+            [python, *script.command], recording, apart, lifeline, change, own, timeout_s
+        )
         receivers.append(process)
         is_timeout = _wait(process, timeout_s)
     status = process.returncode
     from graphdoctor.trials.launch.ends import end_of_script
 
-    ended = end_of_script(status, timeout_s if is_timeout else None, last_events(recording))
+    stopped_after_s = timeout_s if is_timeout else None
+    crash = crash_report(recording)
+    ended = end_of_script(status, stopped_after_s, last_events(recording), crash=crash)
     unwritten = None
     try:
         with written(recording):
@@ -140,6 +151,7 @@ def _start(
     lifeline: Lifeline,
     change: RunChange | None,
     packages: Sequence[str],
+    timeout_s: float | None,
 ) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
@@ -148,6 +160,8 @@ def _start(
         RECORDING_VARIABLE: str(recording),
         OWN_VARIABLE: " ".join(packages),
     }
+    if timeout_s is not None:
+        environment[TIMEOUT_VARIABLE] = str(timeout_s)
     if change is not None:
         environment[RUN_CHANGE_VARIABLE] = json.dumps(change)
     with starting(command[0], "an interpreter"):

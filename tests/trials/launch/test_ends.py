@@ -112,6 +112,18 @@ def test_a_long_message_is_cut():
     assert end.message.endswith("…")
 
 
+STOOD = """\
+Timeout (0:00:02.500000)!
+Thread 0x00007f1 (most recent call first):
+  File "/work/loader.py", line 9 in run
+
+Thread 0x00007f2 (most recent call first):
+  File "/usr/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 5 in forward
+  File "/work/train.py", line 7 in step
+  File "/work/train.py", line 20 in <module>
+"""
+
+
 def test_a_script_ends(snapshot):
     scripts: dict[str, tuple[int, float | None, list[dict[str, Any]]]] = {
         "it ended": (0, None, [PROCESS, ENDED]),
@@ -135,7 +147,8 @@ def test_a_script_ends(snapshot):
         "an interpreter that ignores PYTHONPATH": (2, None, []),
     }
     assert {
-        case: text_of(end_of_script(*how, last(events))) for case, (*how, events) in scripts.items()
+        case: text_of(end_of_script(*how, last(events), crash=STOOD))
+        for case, (*how, events) in scripts.items()
     } == snapshot
 
 
