@@ -195,7 +195,7 @@ def about_text(action: Action) -> str:
     suggested_for = {finding.code for finding in breaks if action.fix in finding.fixes}
     is_of_skip = action.fix is not None and suggested_for == {"GD111"}
     sites, noun = (skips, "skipped function") if is_of_skip else (breaks, "break")
-    places = {(finding.location.at, finding.location.column) for finding in sites}
+    places = {finding.location.at for finding in sites}
     recompiles = [finding for finding in action.findings if finding.code.startswith("GD2")]
     values = [change.expression for finding in recompiles for change in finding.changes]
     few = f" for {few_text([*dict.fromkeys(values)], _MOST_VALUES)}" if values else ""

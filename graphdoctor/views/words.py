@@ -344,15 +344,14 @@ def uncounted_text(detail: Coverage) -> str | None:
 
 
 def clusters(findings: Sequence[_Finding]) -> Iterator[list[_Finding]]:
-    """Findings at one expression with one cause, shown as one card: a break and the frame that it
-    made torch skip.
+    """Findings on one line with one cause, shown as one card: a break and the skipped frame it
+    caused.
     """
     order = grouped(
         (
             (
                 finding.location.file,
                 finding.location.line,
-                finding.location.column,
                 finding.torch_id if finding.reasons else finding.fingerprint,
             ),
             finding,

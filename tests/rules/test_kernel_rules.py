@@ -484,10 +484,11 @@ def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
     assert "nothing_compiled" not in [gap.kind for gap in before.gaps]
     assert (before.kernels.region_runs, before.kernels.generated_us) == (0, 0.0)
     assert codes(now.replace(eager_kernels=before.kernels)) == ["GD506"]
-    better = quickest(measured(instead, tmp_path / f"instead-{number}") for number in range(4))
+    better = measured(instead, tmp_path / "instead")
     assert better.kernels is not None
+    # The library's product takes a fifth of the time of Inductor's sum.
     assert better.kernels.library_us
-    assert "GD506" not in codes(better.replace(eager_kernels=before.kernels))
+    assert kernels_us(better) < kernels_us(now) / 2
 
 
 def quickest(recordings: Iterable[Recording]) -> Recording:

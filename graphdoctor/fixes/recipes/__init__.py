@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphdoctor.fixes.moves import drop
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import (
     choices,
@@ -15,15 +16,13 @@ from graphdoctor.fixes.recipes import (
 )
 
 _BRANCHES = (
+    drop.drop,
     choices.branch_where,
     choices.tuple_where,
-    guarded_lines.drop_empty_check,
     guarded_lines.in_place_where,
     choices.choose_at_return,
+    drop.check_in_graph,
     removals.guard_report,
-    guarded_lines.check_instead_of_raise,
-    guarded_lines.drop_early_out,
-    guarded_lines.drop_shortcuts,
 )
 _REPORT_APART = removals.report_apart(_BRANCHES)
 

@@ -259,15 +259,11 @@ def with_distinct_fingerprints(findings: Sequence[Finding]) -> list[Finding]:
     """
     seen: Counter[str] = Counter()
     distinct = list(findings)
-    for index, finding in sorted(enumerate(findings), key=lambda item: _position(item[1])):
+    for index, finding in sorted(enumerate(findings), key=lambda item: item[1].location.line):
         if number := seen[finding.fingerprint]:
             distinct[index] = finding.replace(fingerprint=digest(finding.fingerprint, str(number)))
         seen[finding.fingerprint] += 1
     return distinct
-
-
-def _position(finding: Finding) -> tuple[int, int]:
-    return finding.location.line, finding.location.column or 0
 
 
 def by_cost(finding: Finding) -> tuple[object, ...]:

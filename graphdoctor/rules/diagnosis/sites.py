@@ -348,11 +348,9 @@ class RecordingView:
 
 
 def _sites(view: RecordingView) -> Iterator[BreakSite]:
-    """Yield the break sites: the records of one cause at one expression, or at one line where torch
-    gives no columns.
-    """
-    records: dict[tuple[str, int, str, int | None], list[BreakRecord]] = {}
-    entries: dict[tuple[str, int, str, int | None], StackEntry] = {}
+    """Yield the break sites: the records of one cause at one line."""
+    records: dict[tuple[str, int, str], list[BreakRecord]] = {}
+    entries: dict[tuple[str, int, str], StackEntry] = {}
     # For each line that calls a module in which torch's own code breaks, where the program compiles
     # that module.
     roots: dict[tuple[str, int], StackEntry] = {}
@@ -376,12 +374,9 @@ def _sites(view: RecordingView) -> Iterator[BreakSite]:
             if is_wrapper and (caller := innermost(above)) is not None:
                 roots[caller.at] = entry
             entry = roots.get(entry.at, entry)
-        line = (*entry.at, cause)
-        # An exact stack has columns, a printed one doesn't: it is about the first expression.
-        column = entry.column if record.mechanism is None else None
-        at_line = [key for key in records if key[:3] == line]
-        key = next((key for key in at_line if None in (key[3], column)), (*line, column))
+        key = (*entry.at, cause)
         records.setdefault(key, []).append(record)
+        # An exact stack has columns, a printed one doesn't.
         if key not in entries or (entry.column is not None and entries[key].column is None):
             entries[key] = entry
     frames = view.recording.frames

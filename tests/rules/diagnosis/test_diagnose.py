@@ -159,21 +159,6 @@ def test_fingerprints_survive_lines_moving_and_tell_equal_lines_apart() -> None:
     assert renamed.fingerprint != here.fingerprint
 
 
-def test_two_calls_on_one_line_are_two_findings_of_one_line() -> None:
-    line = "y = int(a.sum()) + int(b.sum())"
-    calls = [entry(5, line, columns=(13, 25)), entry(5, line, columns=(28, 40))]
-    records = (record(calls[0]), record(calls[1], compile_id="1/0"), record(calls[1]))
-    diagnosis = diagnosed(recording(breaks=records))
-    pointed = {(finding.location.column, finding.count) for finding in diagnosis.findings}
-    assert pointed == {(13, 1), (28, 2)}
-    assert len({finding.fingerprint for finding in diagnosis.findings}) == 2
-    assert diagnosis.summary.break_sites == 1
-    # A printed stack has no columns, so nobody knows which of them it is about.
-    unknown = record(entry(5, line), compile_id="2/0")
-    assert len(diagnosed(recording(breaks=(unknown, *records))).findings) == 1
-    assert len(diagnosed(recording(breaks=(*records, unknown))).findings) == 2
-
-
 def test_package_fingerprint_is_independent_of_its_location() -> None:
     def at(prefix: str) -> str:
         place = entry(

@@ -1,0 +1,1 @@
+"""The moves: each writes one kind of edit, on any statement of that kind."""
