@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,11 +22,11 @@ from benchmarks import (
     merged_fixes,
     mutated_logs,
     overhead,
-    reach,
     recompiles,
     report_page,
     startup,
     survey,
+    world,
 )
 from benchmarks.rows import Row, Share, as_markdown, as_table
 
@@ -44,12 +45,12 @@ PARTS = (
         "editing",
         "fuzz",
     ),
-    *("survey", "reach", "merged", "gpu", "counters"),
+    *("survey", "reach", "world", "set-aside", "merged", "gpu", "counters"),
 )
 _OF_RECORDINGS = {"overhead", "startup"}
-_ASKED_FOR = {"reach", "merged", "gpu", "counters"}
-"""Parts that only ``--only`` measures: one writes a page, one installs environments, the others
-need a GPU."""
+_ASKED_FOR = {*world.CORPORA, "merged", "gpu", "counters"}
+"""Parts that only ``--only`` measures: some take hours, one installs environments, the others need
+a GPU."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -67,6 +68,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--only", action="append", choices=PARTS, help="measure this part only; repeatable"
     )
+    parser.add_argument(
+        "--program",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of reach, world and set-aside, fix this program only; repeatable",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
     parser.add_argument(
         "--markdown", action="store_true", help="print the table as docs/benchmarks.md has it"
@@ -79,6 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
             pairs=1 if chosen.quick else chosen.pairs,
             is_quick=chosen.quick,
             folder=Path(folder),
+            programs=chosen.program,
         )
     print(as_markdown(rows) if chosen.markdown else as_table(rows))
     environment = describe_environment()
@@ -89,7 +98,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def measure(
-    parts: tuple[str, ...], *, pairs: int, is_quick: bool, folder: Path
+    parts: tuple[str, ...],
+    *,
+    pairs: int,
+    is_quick: bool,
+    folder: Path,
+    programs: Sequence[str] = (),
 ) -> list[Row | Share]:
     """Measure the chosen parts, saying on standard error which one is under way."""
     rows: list[Row | Share] = []
@@ -153,13 +167,14 @@ def measure(
     if "survey" in parts:
         _say("surveying")
         rows += survey.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
-    for part, said, measured_once in (
-        ("reach", "fixing programs as people write them", reach.measure),
-        ("merged", "fixing what maintainers fixed", merged_fixes.measure),
-    ):
+    for part in (*world.CORPORA, "merged"):
         if part in parts:
-            _say(said)
-            rows += measured_once(is_quick=is_quick, folder=folder)
+            _say(f"fixing what people wrote: {part}")
+            rows += (
+                merged_fixes.measure(is_quick=is_quick, folder=folder)
+                if part == "merged"
+                else world.measure(part, is_quick=is_quick, folder=folder, names=programs)
+            )
     return rows
 
 

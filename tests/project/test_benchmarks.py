@@ -14,6 +14,13 @@ from tests.conftest import command_folder, probe_python
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.parametrize("folder", ["world", "world/set_aside"])
+def test_every_program_is_counted(folder):
+    place = ROOT / "benchmarks" / folder
+    counted = json.loads((place / "sites.json").read_text())
+    assert sorted(counted) == sorted(path.stem for path in place.glob("*.py"))
+
+
 @pytest.mark.nightly
 def test_quick_benchmarks_measure_every_part(tmp_path):
     # What it starts is forked where it can be.
