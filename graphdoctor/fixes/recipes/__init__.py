@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.moves import drop
+from graphdoctor.fixes.moves import drop, report
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import (
     choices,
@@ -27,6 +27,8 @@ _BRANCHES = (
 _REPORT_APART = removals.report_apart(_BRANCHES)
 
 RECIPES: tuple[Recipe, ...] = (
+    report.print_in_graph,
+    report.report_in_operator,
     removals.guard_output,
     *_BRANCHES,
     removals.remove_graph_break,

@@ -53,11 +53,14 @@ from graphdoctor.fixes.source.tree import SourceFile, dotted, holds, names_in, w
 _LOG = re.compile(r"debug|info|warn(ing)?|error|log|exception|critical")
 _LOGGER = re.compile(r"log", re.IGNORECASE)
 _BAR = re.compile(r"bar|tqdm|progress", re.IGNORECASE)
-_OUTPUT = words("builtins.print warnings.warn sys.stdout.write sys.stderr.write pprint.pprint")
+_OUTPUT = words("""
+    builtins.print warnings.warn sys.stdout.write sys.stderr.write pprint.pprint wandb.log
+    mlflow.log_metric mlflow.log_metrics
+""")
 _KEEPS = words("append appendleft extend add update setdefault")
 """Methods of containers that keep a value."""
 
-_SHOWS = words("""
+SHOWS = words("""
     set_postfix set_postfix_str set_description set_description_str refresh add_scalar add_scalars
     add_histogram log_metric log_metrics log_dict
 """)
@@ -179,7 +182,7 @@ def _is_record(source: SourceFile, small: CSTNode) -> bool:
             return True
         case Expr(value=Call(func=Attribute(value=holder, attr=Name(value=name))) as call):
             is_kept = _BAR.search(source.code(holder)) or reads_tensor(source, call)
-            return name in _SHOWS or (name in _KEEPS and bool(is_kept))
+            return name in SHOWS or (name in _KEEPS and bool(is_kept))
         case Assign(value=value) | AugAssign(value=value):
             return reads_tensor(source, value)
     return isinstance(small, Pass)
@@ -219,7 +222,7 @@ def touched(node: CSTNode, owner: str | None) -> Touched:
             ):
                 changed.update(_changed(target, owner))
             case Call(func=Attribute(value=value, attr=Name(value=name))):
-                if name in _MUTATES | _SHOWS or (name.endswith("_") and not name.endswith("__")):
+                if name in _MUTATES | SHOWS or (name.endswith("_") and not name.endswith("__")):
                     changed.update(_root(value, owner))
     return Touched(frozenset(changed).union(_objects(node, owner)), frozenset(changed))
 
