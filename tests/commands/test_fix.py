@@ -40,7 +40,7 @@ def example_inputs():
 """
 TRACED = DRAWING.replace("random.random()", "random.uniform(0.0, 1.0)")
 """With the one edit that is safe."""
-QUICK = ("--no-timing", "--jobs", "2")
+QUICK = ("--no-timing", "--jobs", "2", "--budget", "600")
 
 
 def tried(folder: Path, name: str, *options: str, is_forked: bool = True) -> dict[str, Any]:
@@ -379,7 +379,7 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
         "fix", "model.py", cwd=tmp_path, once=".graphdoctor/*/fixes/time*/probe.jsonl"
     )
     assert "interrupted before everything was tried" in " ".join(printed.split())
-    assert said.endswith("Interrupted. The same command tries first what was verified.\n")
+    assert said.endswith("Interrupted. The same command goes on.\n")
     assert (tmp_path / "model.py").read_text() == DRAWING
     treatment = json.loads(run_command("report", "--format", "json", cwd=tmp_path).stdout)[
         "recording"
@@ -387,8 +387,16 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     assert [case["verdict"] for case in treatment["tried"] if case["is_applied"]] == ["verified"]
     assert treatment["after"]["break_sites"] == 0
     assert any("interrupted" in (note or "") for note in in_words(treatment["notes"]))
-    again = run_command("fix", "model.py", "--no-timing", cwd=tmp_path, status=0)
-    assert "Resuming with fixes verified before the interrupt." in again.stderr
+    again = run_command("fix", "model.py", "--no-timing", "--budget", "600", cwd=tmp_path, status=0)
+    assert "Going on with the trials of" in again.stderr
+    assert len(list(tmp_path.glob(".graphdoctor/2*"))) == 1, "it goes on in the same recording"
+
+
+def test_torch_does_not_log_what_the_report_says(tmp_path):
+    sample = REPOSITORY / "sample_models" / "item.py"
+    done = run_command("explain", sample, cwd=tmp_path)
+    assert "GD103" in done.stdout
+    assert "Graph break" not in done.stderr
 
 
 READING = f"""\

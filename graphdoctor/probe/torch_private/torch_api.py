@@ -32,10 +32,13 @@ from ..events import json_text
 from ..wire import CacheCounts
 from .imports import hide_callers
 
-_META_LOGGER_NAME = "torch._subclasses.fake_tensor"
-_META_FAILED = "failed while attempting to run meta for"
-"""``torch/_subclasses/fake_tensor.py``, 2.13 (``_dispatch_impl``): logs an exception before it
-raises it again."""
+_SAID_ELSEWHERE = {
+    "torch._subclasses.fake_tensor": "failed while attempting to run meta for",
+    "torch._dynamo.variables.tensor": "Graph break from `Tensor.item()`",
+}
+"""Beginnings of messages by their logger: of an exception that is then raised again
+(``torch/_subclasses/fake_tensor.py``, 2.13, ``_dispatch_impl``), and of a break, which reports show
+with its fix (``torch/_dynamo/variables/tensor.py``, 2.13, ``_warn_capture_scalar_outputs``)."""
 
 _NO_COMPILE, _NO_DYNAMO = "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"
 _CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
@@ -153,13 +156,14 @@ def write_artifact(name: str, payload: object) -> None:
     )
 
 
-def log_errors_once() -> None:
-    """Leave out torch's log of an exception that it raises all the same, with a traceback of its
-    own (2.11 to 2.15).
-    """
-    logging.getLogger(_META_LOGGER_NAME).addFilter(
-        lambda record: not str(record.msg).startswith(_META_FAILED)
-    )
+def log_once() -> None:
+    """Leave out what torch logs though it, or the report, says it elsewhere (2.11 to 2.15)."""
+
+    def is_new(record: logging.LogRecord) -> bool:
+        return not str(record.msg).startswith(_SAID_ELSEWHERE[record.name])
+
+    for name in _SAID_ELSEWHERE:
+        logging.getLogger(name).addFilter(is_new)
 
 
 # What is on the stack while torch compiles.

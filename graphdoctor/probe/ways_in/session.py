@@ -99,7 +99,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
     from ..steps.exporting import export
     from ..steps.preparation import prepared
     from ..steps.workload import Workload
-    from ..torch_private.torch_api import log_errors_once
+    from ..torch_private.torch_api import log_once
 
     reads = Reads() if request["reads"] else None
     reports.report_environment(events, reports.device_name(may_start=True), request["own"])
@@ -113,7 +113,7 @@ def _run(request: ProbeRequest, folder: Path, events: EventFile) -> int:
         if reads is not None:
             reads.note_imports()
         started = perf_counter()
-        log_errors_once()
+        log_once()
         workload = Workload(request, events, _print_error, target, calls)
         compile_s = perf_counter() - started
         if request["timing"] is not None:
