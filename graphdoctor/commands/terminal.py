@@ -297,14 +297,22 @@ class _Line:
         self.phase = "starting"
         self._began = time.monotonic()
 
+    def shown(self, width: int) -> str:
+        """Write it in so many columns."""
+        from graphdoctor.views.progress import phase_text
+
+        return phase_text(self.phase, time.monotonic() - self._began, width)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The line."""
         from rich.text import Text
 
-        from graphdoctor.views.progress import phase_text
+        yield Text(self.shown(options.max_width), no_wrap=True, overflow="ellipsis")
 
-        line = phase_text(self.phase, time.monotonic() - self._began, options.max_width)
-        yield Text(line, no_wrap=True, overflow="ellipsis")
+
+_COLUMNS = 100
+_SILENT_S = 30.0
+"""After so long without a word, the status line is printed where no terminal shows it."""
 
 
 class Progress:
@@ -316,6 +324,7 @@ class Progress:
         self._status: Status | None = None
         self._lock = threading.Lock()
         self._is_line_open = False
+        self._said_s, self._is_over = time.monotonic(), threading.Event()
         # Not the program's: a graphdoctor in it would write to a descriptor that is something else
         # there.
         self._phases = os.environ.pop(PHASES_VARIABLE, None)
@@ -331,14 +340,22 @@ class Progress:
     def __enter__(self) -> Progress:
         if self._status is not None:
             self._status.start()
+        elif not self._is_quiet:
+            threading.Thread(target=self._break_silence, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over.set()
         with self._lock:
             if self._status is not None:
                 self._status.stop()
             if self._is_line_open:
                 say("")
+
+    def _break_silence(self) -> None:
+        while not self._is_over.wait(max(_SILENT_S - (time.monotonic() - self._said_s), 0.1)):
+            if time.monotonic() - self._said_s >= _SILENT_S:
+                self.say(self._line.shown(_COLUMNS))
 
     def say(self, line: str) -> None:
         """Print a line of our own."""
@@ -347,7 +364,7 @@ class Progress:
                 self._status.stop()
             # What the program printed last may lack the end of its line.
             say(*("",) if self._is_line_open else (), line)
-            self._is_line_open = False
+            self._is_line_open, self._said_s = False, time.monotonic()
             if self._status is not None:
                 self._status.start()
 
@@ -373,7 +390,7 @@ class Progress:
                 self._status.stop()
             sys.stderr.buffer.write(chunk)
             sys.stderr.flush()
-            self._is_line_open = not chunk.endswith(b"\n")
+            self._is_line_open, self._said_s = not chunk.endswith(b"\n"), time.monotonic()
             # A half-written line (a program's own progress bar) keeps the terminal until it ends.
             if self._status is not None and not self._is_line_open:
                 self._status.start()

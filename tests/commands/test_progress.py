@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -52,6 +53,22 @@ def test_quiet_prints_no_verdicts(capfd: pytest.CaptureFixture[str]) -> None:
         for event in TRIALS:
             progress.show_trial(event)
     assert capfd.readouterr().err == ""
+
+
+def test_off_a_terminal_a_long_silence_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, has_spoken = list[str](), threading.Event()
+
+    def say(line: str) -> None:
+        said.append(line)
+        has_spoken.set()
+
+    monkeypatch.setattr("graphdoctor.commands.terminal._SILENT_S", 0.0)
+    progress = Progress(is_quiet=False)
+    monkeypatch.setattr(progress, "say", say)
+    progress.show_phase("trial 3: 5 fixes together")
+    with progress:
+        assert has_spoken.wait(60)
+    assert said[0].startswith("trial 3: 5 fixes together · 0:")
 
 
 PROGRAM = """
