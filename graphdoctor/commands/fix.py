@@ -24,7 +24,7 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.commands.running import begin, finish, recording_of, trials_of
+from graphdoctor.commands.running import begin, finish, recording_of, set_up, trials_of
 from graphdoctor.commands.terminal import EXIT_INTERRUPTED, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
@@ -42,7 +42,7 @@ from graphdoctor.views.reasons import left_text, reason_text
 from graphdoctor.views.words import about_time, applied_snippets
 
 if TYPE_CHECKING:
-    from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
+    from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, UnfinishedFixes
     from graphdoctor.fixes.patch import SearchResult
 
 
@@ -66,6 +66,11 @@ def fix(
     is_again: bool = option(
         False, "Try fixes anew, even if nothing changed since they were verified.", flag="--again"
     ),
+    budget: float = option(
+        60.0,
+        "Start no new trial this many seconds after the recorded run; the next fix goes on.",
+        metavar="SECONDS",
+    ),
     proposer: str | None = option(
         None, "Removed: `graphdoctor try` checks an edit that anybody wrote.", metavar="COMMAND"
     ),
@@ -78,7 +83,7 @@ def fix(
         graphdoctor fix model.py: try fixes, write nothing
         graphdoctor fix model.py --unsafe-fixes --apply: write those that work
     """
-    from graphdoctor.fixes.kept import KeptFixes, interrupted_fixes, kept_fixes, try_fixes
+    from graphdoctor.fixes.kept import KeptFixes, UnfinishedFixes, kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check, write
 
     if proposer is not None:
@@ -103,28 +108,24 @@ def fix(
         if is_applied:
             check(treated.changes, force=common.force)
     else:
-        asked = (
-            asked
-            if is_again
-            else replace(asked, earlier=interrupted_fixes(request, settings.store))
-        )
-        if asked.earlier and not common.quiet:
-            say("Resuming with fixes verified before the interrupt.")
 
         def report(folder: Path) -> None:
             if not is_diff:
                 output.write(diagnose_recording(folder, selection, output.needs))
 
-        with (
-            _reporting_interrupts(report) as made,
-            recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup),
-        ):
-            folder = recorded.folder
+        with _reporting_interrupts(report) as made, contextlib.ExitStack() as stack:
+            if isinstance(before, UnfinishedFixes):
+                recorded, folder, kept = None, before.recording, before.trials
+                setup = stack.enter_context(set_up(settings, common, is_warm=True))
+            else:
+                run = recording_of(request, settings, common, is_warm=is_tried)
+                recorded, setup = stack.enter_context(run)
+                folder, kept = recorded.folder, frozenset[str]()
             made.append(folder)
             treated = try_fixes(
                 request,
                 folder,
-                asked,
+                replace(asked, budget_s=budget, kept=kept),
                 setup,
                 # Trials take minutes: what must not be written is refused before them.
                 check=partial(check, force=common.force) if is_applied else None,
@@ -156,7 +157,7 @@ def _refuse_conflicts(
     if is_applied and not is_tried:
         raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
     if not is_tried:
-        flags.refuse(OF_TRIALS, without="trials")
+        flags.refuse((*OF_TRIALS, "budget"), without="trials")
     if is_diff and (common.output is not None or common.format is not None):
         raise GraphDoctorError(
             "--diff writes a patch to standard output.", hint="Leave out -o and --format."
@@ -176,7 +177,7 @@ def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]
             raise
         report(made[0])
         has_verdicts = (made[0] / FIXES_FILE).is_file()
-        again = " The same command tries first what was verified." if has_verdicts else ""
+        again = " The same command goes on." if has_verdicts else ""
         say(f"Interrupted.{again}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
@@ -206,9 +207,12 @@ _CHANGES: dict[ChangeKind, str] = {
 """Why verdicts prove nothing any more, as a clause."""
 
 
-def _said_before(before: KeptFixes | OutdatedFixes) -> str:
-    from graphdoctor.fixes.kept import KeptFixes
+def _said_before(before: KeptFixes | UnfinishedFixes | OutdatedFixes) -> str:
+    from graphdoctor.fixes.kept import KeptFixes, UnfinishedFixes
 
+    if isinstance(before, UnfinishedFixes):
+        ago, name = about_time(before.age_s), before.recording.name
+        return f"Going on with the trials of {ago} ago: {name} (--again tries anew)."
     if isinstance(before, KeptFixes):
         name = before.recording.name
         return (

@@ -56,9 +56,10 @@ was one function."""
 GRADES: tuple[Grade, ...] = ("merged", "guarded", "contained")
 """All grades, the best first."""
 
-UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable"]
+UntriedCause = Literal["unsafe", "unfinished_run", "not_requested", "not_repeatable", "budget"]
 """Reason why a fix wasn't tried: it can change results for other inputs and unsafe fixes weren't
-requested; the recorded run didn't finish; trials are off; the run couldn't be repeated."""
+requested; the recorded run didn't finish; trials are off; the run couldn't be repeated; time was
+up."""
 
 
 Where = Literal["before", "instead", "start", "first_call", "each_call", "compile", "compile_call"]
@@ -445,6 +446,11 @@ class Treatment(Fact):
     notes: tuple[Reason, ...] = ()
     """Limits of the verdicts: results that differ from run to run, omitted trials, missing
     times."""
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Return whether more could be tried: an interrupt ended the trials, or time was up."""
+        return self.is_interrupted or any(fix.untried_cause == "budget" for fix in self.tried)
 
     @property
     def applied(self) -> tuple[TriedFix, ...]:

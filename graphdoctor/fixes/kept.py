@@ -16,10 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphdoctor.facts.fixes import WORKING, Treatment, TrialChoices
-from graphdoctor.facts.reading import plain, read_fact, write_private
-from graphdoctor.fixes.patch import FileChange, Patch, SearchOptions, SearchResult, diff_text
-from graphdoctor.probe.wire import FIXES_FILE, META_FILE
+from graphdoctor.facts.fixes import TrialChoices
+from graphdoctor.facts.reading import plain, write_private
+from graphdoctor.fixes.patch import (
+    FIXES_FOLDER,
+    FileChange,
+    Patch,
+    SearchOptions,
+    SearchResult,
+    diff_text,
+)
+from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.ownership import is_own, signature_of
@@ -28,7 +35,7 @@ from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
 
 _FILE = "verified.json"
-_FORMAT = 4
+_FORMAT = 5
 _MAX_LOOKED_AT = 20
 _TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
@@ -45,6 +52,17 @@ class KeptFixes:
 
 
 @dataclass(frozen=True)
+class UnfinishedFixes:
+    """A recording whose trials an interrupt or the end of the time cut short; ``trials``: those
+    that needn't run again.
+    """
+
+    recording: Path
+    age_s: float
+    trials: frozenset[str]
+
+
+@dataclass(frozen=True)
 class OutdatedFixes:
     """Verified fixes that prove nothing any more: what changed, None if the recording isn't as it
     was left.
@@ -55,16 +73,14 @@ class OutdatedFixes:
 
 
 def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) -> None:
-    """Keep verified fixes in their recording; nothing is kept without a key to sign it with, or on
-    a full disk.
+    """Keep verified fixes in their recording, or the trials of a search that isn't finished;
+    nothing is kept without a key to sign it with, or on a full disk.
     """
-    from graphdoctor.fixes.search import FOLDER
-
     treatment = result.treatment
-    if treatment.after is None or treatment.choices is None or treatment.is_interrupted:
+    if treatment.choices is None or not (treatment.after or treatment.is_unfinished):
         return
     with contextlib.suppress(OSError):
-        replays = sorted((recording / FOLDER).iterdir())
+        replays = sorted((recording / FIXES_FOLDER).iterdir())
         seen = surroundings_of(recording, replays, interpreter=setup.interpreter)
         for change in result.changes:
             state = seen.files.get(str(change.path)) if isinstance(seen, Surroundings) else None
@@ -87,6 +103,9 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
                     for change in result.changes
                 ],
                 "fixes": _digest(recording / FIXES_FILE),
+                "trials": {path.name: _digest_all(path) for path in replays}
+                if treatment.is_unfinished
+                else None,
             }
         )
         signature = signature_of(recording, content)
@@ -97,44 +116,28 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
 
 def kept_fixes(
     request: Request, choices: TrialChoices, store: Store, interpreter: str
-) -> KeptFixes | OutdatedFixes | None:
-    """Find verified fixes for the same request."""
+) -> KeptFixes | UnfinishedFixes | OutdatedFixes | None:
+    """Find verified fixes for the same request, or trials to go on from."""
     asked = _asked(request, choices)
     otherwise: OutdatedFixes | None = None
     for recording in store.newest()[:_MAX_LOOKED_AT]:
         content = _content(recording)
         if content is None or any(content["asked"][name] != asked[name] for name in _TARGET):
             continue
-        if content["asked"] == asked:
-            return _checked(recording, content, interpreter)
         others = [name for name in asked if content["asked"].get(name) != asked[name]]
+        # Which trials are made doesn't change what one of them shows.
+        is_same_run = content["trials"] is not None and vars(choices).keys() >= {*others}
+        if not others or is_same_run:
+            return _checked(recording, content, interpreter)
         otherwise = otherwise or OutdatedFixes(
             time.time() - content["time_s"], Change("options", ",".join(others))
         )
     return otherwise
 
 
-def interrupted_fixes(request: Request, store: Store) -> frozenset[str]:
-    """Read the diffs and snippets of fixes that worked in the last recording, if an interrupt ended
-    its trials.
-
-    Empty if that was another command.
-    """
-    for recording in store.newest()[:1]:
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            asked = json.loads((recording / META_FILE).read_bytes())["target"]
-            treatment = read_fact(Treatment, json.loads((recording / FIXES_FILE).read_bytes()))
-            if treatment.is_interrupted and asked == json.loads(json.dumps(request.described())):
-                working = (
-                    fix.diff or fix.snippet for fix in treatment.tried if fix.verdict in WORKING
-                )
-                return frozenset(filter(None, working))
-    return frozenset()
-
-
 def _checked(
     recording: Path, content: dict[str, Any], interpreter: str
-) -> KeptFixes | OutdatedFixes:
+) -> KeptFixes | UnfinishedFixes | OutdatedFixes:
     age_s = time.time() - content["time_s"]
     if content["hindrance"] is not None:
         return OutdatedFixes(age_s, Change(*content["hindrance"]))
@@ -143,6 +146,13 @@ def _checked(
         return OutdatedFixes(age_s, change)
     if age_s < 0 or _digest(recording / FIXES_FILE) != content["fixes"]:
         return OutdatedFixes(age_s, None)
+    if (trials := content["trials"]) is not None:
+        same = (
+            name
+            for name, digest in trials.items()
+            if _digest_all(recording / FIXES_FOLDER / name) == digest
+        )
+        return UnfinishedFixes(recording, age_s, frozenset(same))
     treatment = read_recording(recording).treatment
     changes = tuple(
         FileChange(Path(path), *(text.encode("latin-1") for text in texts))
@@ -184,6 +194,15 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
+def _digest_all(folder: Path) -> str:
+    """Digest the names and contents of all files in a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            digest.update(f"{path.relative_to(folder)}\0{_digest(path)}\0".encode())
+    return digest.hexdigest()
+
+
 def try_fixes(
     request: Request,
     recording: Path,
@@ -192,7 +211,11 @@ def try_fixes(
     check: Callable[[Sequence[FileChange]], None] | None = None,
     patch: Patch | None = None,
 ) -> SearchResult:
-    """Try fixes, or a patch in their place; the recording holds the answer."""
+    """Try fixes, or a patch in their place; the recording holds the answer.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted; the recording holds what was found until then.
+    """
     # Not earlier: the recipes take longer to import than the recorded run takes to begin.
     from graphdoctor.fixes.search import search
 
@@ -208,4 +231,6 @@ def try_fixes(
     )
     if patch is None:
         keep(request, recording, result, setup)
+    if result.treatment.is_interrupted:
+        raise KeyboardInterrupt
     return result

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from graphdoctor.facts.base import values_of
-from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
     LOSSY,
@@ -21,6 +21,7 @@ from graphdoctor.facts.fixes import (
     Verdict,
     because,
 )
+from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trial, Trials
 from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment, ProgramChange, Reasons
@@ -30,7 +31,7 @@ _APPLICABLE = WORKING | {"moved"}
 """Verdicts on fixes that more fixes can build on."""
 
 _REPEATABLE = _APPLICABLE | {"no effect"}
-"""Verdicts on fixes that may do better beside other fixes."""
+"""Verdicts on fixes that may do better once the functions around the finding have changed."""
 
 _Place = tuple[str, int]
 """A finding's fingerprint and its line in the untouched program. The fingerprint alone isn't
@@ -44,7 +45,11 @@ class _Entry:
     tried: TriedFix
     fix: Candidate
     place: _Place
+    around: int
+    """Hash of the functions that lead to the finding, as the program had them."""
     instead: tuple[str, ...] = ()
+    is_settled: bool = False
+    """Whether it isn't to be tried again, at least not on the same functions."""
 
     @property
     def mark(self) -> tuple[_Place, str]:
@@ -60,8 +65,6 @@ class TrialLog:
     def __init__(self, trials: Trials) -> None:
         self._trials = trials
         self._entries: list[_Entry] = []
-        self._settled: set[tuple[_Place, str]] = set()
-        self._repeated: set[tuple[_Place, str]] = set()
         self._declined: dict[_Place, str] = {}
         self.declined: dict[str, str] = {}
 
@@ -77,29 +80,49 @@ class TrialLog:
             self._declined[place] = reason
             if not state.applied and not any(fix.edits for fix in options.fixes):
                 self.declined.setdefault(finding.fingerprint, reason)
-        fixes = [fix for fix in options.fixes if (place, fix.title) not in self._settled]
+        around = self._around(finding, state.program)
+        settled = {
+            entry.mark
+            for entry in self._entries
+            if entry.is_settled
+            and (entry.around == around or entry.tried.verdict not in _REPEATABLE)
+        }
+        fixes = [fix for fix in options.fixes if (place, fix.title) not in settled]
         for fix in fixes:
             if not fix.is_safe and not is_unsafe_tried:
-                self._settled.add((place, fix.title))
                 self.note_untried(finding, fix, state, number, "unsafe")
         return [fix for fix in fixes if fix.is_safe or is_unsafe_tried]
+
+    def _around(self, finding: Finding, program: Program) -> int:
+        """Hash the functions that lead to a finding: in one that changed, a fix may do better."""
+        entries = finding.user_stack or (finding.location,)
+        places = ((self._trials.root / entry.file, entry.line) for entry in entries)
+        return hash(
+            tuple(
+                _function_at(program.content.get(path, self._trials.originals.get(path)), line)
+                for path, line in places
+            )
+        )
 
     def note_untried(
         self, finding: Finding, fix: Candidate, state: State, number: int, cause: UntriedCause
     ) -> None:
         """Note a fix that wasn't tried, and why."""
-        self._add(finding, fix, state, number).update(untried_cause=cause)
+        entry = self._add(finding, fix, state, number)
+        entry.update(untried_cause=cause)
+        entry.is_settled = True
 
     def note(
         self,
         finding: Finding,
+        fix: Candidate,
         trial: Trial,
         number: int,
         judged: Judgment,
         cold_compile: ColdCompile | None = None,
     ) -> None:
         """Note a fix that was tried."""
-        entry = self._add(finding, trial.fix, trial.state, number)
+        entry = self._add(finding, fix, trial.state, number)
         entry.instead = judged.instead
         entry.update(
             **trial.outcome(judged),
@@ -107,7 +130,7 @@ class TrialLog:
             backend=cold_compile.backend if cold_compile else self._trials.trial_backend,
             cold_compile=cold_compile,
         )
-        self._settled.add(entry.mark)
+        entry.is_settled = True
 
     def _add(self, finding: Finding, fix: Candidate, state: State, number: int) -> _Entry:
         program, place, original_line = state.program, fix.place, self._trials.original_line
@@ -125,7 +148,8 @@ class TrialLog:
             round=number,
             is_on_untouched=not state.applied,
         )
-        self._entries.append(_Entry(tried, fix, self._place(finding, program)))
+        around = self._around(finding, program)
+        self._entries.append(_Entry(tried, fix, self._place(finding, program), around))
         return self._entries[-1]
 
     def _place(self, finding: Finding, program: Program) -> _Place:
@@ -135,30 +159,25 @@ class TrialLog:
         """Show the line in the file on disk, whatever edits the program has."""
         return f"{finding.location.shown_file}:{self._place(finding, program)[1]}"
 
-    def reopen(self, applied: Sequence[Candidate], number: int) -> None:
-        """Let fixes of a round that weren't applied be tried beside those that were; if they didn't
-        work, once.
+    def reopen(self) -> None:
+        """Let fixes that moved a break be tried again, beside more that could remove what they
+        left.
         """
         for entry in self._entries:
-            if entry.tried.round != number or entry in self._applied(applied):
-                continue
-            is_new = entry.tried.verdict in _REPEATABLE and entry.mark not in self._repeated
-            if entry.tried.verdict in _APPLICABLE or is_new:
-                self._settled.discard(entry.mark)
-                self._repeated.add(entry.mark)
+            entry.is_settled &= entry.tried.verdict != "moved"
 
     def reopen_untimed(self) -> bool:
         """Let fixes be tried once more that contain a break, and whose calls weren't timed; whether
         there are any.
         """
-        marks = {
-            entry.mark
+        entries = [
+            entry
             for entry in self._entries
-            for reason in entry.tried.reasons
-            if any(part.kind == "call_untimed" for part in reason.parts)
-        }
-        self._settled -= marks
-        return bool(marks)
+            if any(part.kind == "call_untimed" for why in entry.tried.reasons for part in why.parts)
+        ]
+        for entry in entries:
+            entry.is_settled = False
+        return bool(entries)
 
     def _applied(self, fixes: Iterable[Candidate]) -> list[_Entry]:
         """List the entries of fixes that a program has; one fix can be in vain for another
@@ -182,7 +201,7 @@ class TrialLog:
         """Note why fixes are no longer applied; without a verdict, they may be tried again."""
         for entry in self._applied(fixes):
             if verdict is None:
-                self._settled.discard(entry.mark)
+                entry.is_settled = False
             elif entry.tried.verdict != verdict:
                 backend = backend or entry.tried.backend
                 entry.update(verdict=verdict, reasons=reasons, backend=backend)
@@ -194,25 +213,15 @@ class TrialLog:
 
     # What the trials of applied fixes showed.
 
-    def measures_with(self, fix: Candidate) -> Counts | None:
-        """Find what the trial of a fix alone counted; None if it wasn't tried."""
-        return next((entry.tried.after for entry in self._entries if entry.fix is fix), None)
-
     def is_step(self, fix: Candidate) -> bool:
         """Tell if a fix is only good together with later ones."""
         return any(entry.instead and entry.fix is fix for entry in self._entries)
 
-    def has_moved_break(self, state: State) -> bool:
-        """Tell if a program has a break that one of its fixes only moved there."""
+    def moving(self, fixes: Sequence[Candidate], state: State) -> list[Candidate]:
+        """List those of some applied fixes that only moved a break, which a program still has."""
         left = _fingerprints(state)
-        return any(left.intersection(entry.instead) for entry in self._applied(state.fixes))
-
-    def is_doubled(self, fix: Candidate, state: State) -> bool:
-        """Tell if another fix of a program removed a break by itself that this one removed."""
-        mine, others = set[str](), set[str]()
-        for entry in self._applied(state.fixes):
-            (mine if entry.fix is fix else others).update(entry.tried.sites_gone)
-        return not mine.isdisjoint(others)
+        entries = self._applied(fixes)
+        return [entry.fix for entry in entries if left.intersection(entry.instead)]
 
     def broken_again(self, fix: Candidate, change: ProgramChange) -> list[Finding]:
         """List what an applied fix's calls break for now; empty unless each of them does so for
@@ -309,6 +318,19 @@ class TrialLog:
             )
             if is_resolved and not is_skipped and not change.replacements(finding):
                 yield finding.fingerprint
+
+
+def _function_at(content: bytes | None, line: int) -> str | None:
+    """Return the innermost function around a line, without its place; None if nobody knows it."""
+    if content is None or (tree := parsed(content)) is None:
+        return None
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return ast.dump(max(around, key=lambda node: node.lineno)) if around else None
 
 
 def _fingerprints(state: State) -> set[str]:

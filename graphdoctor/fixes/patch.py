@@ -36,6 +36,9 @@ from graphdoctor.fixes.grades import grade_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.program import Program, RunChange
 
+FIXES_FOLDER = "fixes"
+"""The folder of the trials in a recording."""
+
 
 @dataclass(frozen=True)
 class FileChange:
@@ -147,6 +150,16 @@ def unified(before: bytes, after: bytes, name: str) -> str:
     *head, body = unified_bytes(before, after, name).split(b"\n", 2)
     shown = [os.fsdecode(line) for line in head]
     return "\n".join([*shown, body.decode(encoding_of(after or before), "surrogateescape")])
+
+
+def changed_parts(change: FileChange) -> set[int]:
+    """Collect the lines that an edit changes, 1-based before it; where it adds, the line above."""
+    texts = (text.splitlines(keepends=True) for text in (change.before, change.after))
+    return {
+        line
+        for hunk in _hunks(*texts)
+        for line in range(min(hunk.start + 1, hunk.end), hunk.end + 1)
+    }
 
 
 def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
@@ -319,9 +332,9 @@ class SearchOptions:
         jobs: How many trials run side by side; None for a number that fits the machine.
         timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the
             untouched program takes.
-        deadline: ``time.monotonic()`` after which no further round begins; None for none.
-        earlier: Diffs and snippets of fixes that worked before an interrupt; they are tried before
-            others.
+        budget_s: Seconds after which no further trial begins; None for no limit.
+        is_checked: Whether to run the best program under the user's backend.
+        kept: Replays of an earlier, unfinished search of the same program that needn't run again.
     """
 
     selection: Selection
@@ -331,8 +344,9 @@ class SearchOptions:
     jobs: int | None = None
     timeout_s: float | None = None
     memory_bytes: int | None = None
-    deadline: float | None = None
-    earlier: frozenset[str] = frozenset()
+    budget_s: float | None = None
+    kept: frozenset[str] = frozenset()
+    is_checked: bool = True
 
     @property
     def is_timed(self) -> bool:

@@ -1,26 +1,28 @@
-"""Searches for the fixes that hold together: try, keep, halve.
+"""Searches for the fixes that hold together: try all at once, split what fails, go on.
 
-A fix can uncover the next break, so each round starts from the program with the verified fixes of
-earlier rounds. Where fixes don't hold together, halves of them are tried. What the user's backend,
-the clock or a moved break say against the best program takes one fix back, and the search goes on
-from the program before it.
+A fix can uncover the next break, so each round starts from the program with the fixes that worked
+in earlier rounds, and tries the first fix for each finding in one program. Only where that fails
+are parts of it tried, by halves. What the user's backend, the clock or a moved break say against
+the best program takes one fix back, and the search goes on without it.
 """
 
 from __future__ import annotations
 
-import itertools
-import operator
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
+    GRADES,
     LOSSY,
     VERIFIED,
     WORKING,
+    Grade,
     PairedTime,
     Reason,
     Treatment,
@@ -32,10 +34,12 @@ from graphdoctor.facts.fixes import (
 from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
+from graphdoctor.fixes.bisection import first_failing
 from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.log import TrialLog
 from graphdoctor.fixes.options import Sources, options_for, treated_findings
 from graphdoctor.fixes.patch import (
+    FIXES_FOLDER,
     Candidate,
     FileChange,
     Options,
@@ -64,8 +68,8 @@ from graphdoctor.fixes.verdicts import (
     SKIPPED_FRAME,
     Judgment,
     Reasons,
+    breaks_more,
     made_worse,
-    score,
 )
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trials.launch.child import Setup
@@ -75,14 +79,14 @@ from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays
 from graphdoctor.trials.timing import faster, plainly_slower
 
-FOLDER = "fixes"
 _MAX_JOBS = 4
-_MAX_ROUNDS = 12
 _MAX_REPLAYS = 100
 _MAX_TIMED = 6
 """How many fixes are timed one by one; all together are always timed."""
 
 CheckEdits = Callable[[Sequence[FileChange]], None]
+_Turn = dict[Candidate, list[Options]]
+"""Fixes to try at once, each with what is open for the findings that it is for."""
 
 
 def search(
@@ -100,23 +104,24 @@ def search(
     folder.
 
     ``check`` is called before any trial with the edits that can be tried; an exception from it ends
-    the treatment.
+    the treatment. An interrupt ends the trials; what was found until then is the result.
     """
     setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
-    replays = Replays(request, folder / FOLDER, setup)
+    replays = Replays(request, folder / FIXES_FOLDER, setup, kept=options.kept)
     jobs = options.jobs or default_jobs(request, recording)
     trials = Trials(replays, root, jobs, request.spec.backend, setup)
     searching = _Search(trials, options, recording)
     try:
-        searching.result = searching.run(check) if patch is None else searching.run_patch(patch)
-        return searching.result
+        result = searching.run(check) if patch is None else searching.run_patch(patch)
     except KeyboardInterrupt:
         replays.cancel()
-        raise
+        if (found := searching.interrupted()) is None:
+            raise
+        result = found
     finally:
         replays.close()
-        if searching.result is not None:
-            write_fact(searching.result.treatment, folder / FIXES_FILE)
+    write_fact(result.treatment, folder / FIXES_FILE)
+    return result
 
 
 def default_jobs(request: Request, recording: Recording) -> int:
@@ -127,26 +132,26 @@ def default_jobs(request: Request, recording: Recording) -> int:
 
 
 class _Search:
-    """The state of one search: what it began with, the best program so far, and every program on
-    the way to it.
-    """
+    """The state of one search: what it began with, and the best program so far."""
 
     def __init__(self, trials: Trials, options: SearchOptions, recording: Recording) -> None:
         self._trials, self._options = trials, options
         self._recording = recording
         self._log, self._backend = TrialLog(trials), UserBackend(trials)
         self._untouched = self._best = State(Program(), trials.observe(recording))
-        self._kept: list[State] = []
         self._repeated = regional_options(self._untouched.observed, options.selection)
         self._round = 0
+        self._grade: Grade = "contained"
+        """The last grade of fixes to try."""
         self._outweighed: set[Candidate] = set()
         """Fixes with which less is compiled, and which are worth it."""
-        self._is_containing = False
-        self._leaving_out, self._together = itertools.count(1), itertools.count(1)
-        self.result: SearchResult | None = None
+        self._contained: set[tuple[str, str]] = set()
+        """Files and functions that a fix contains a break of."""
+        self._deadline: float | None = None
+        self._is_interruptible = False
 
     def run(self, check: CheckEdits | None) -> SearchResult:
-        """Search; if an interrupt ends it, ``result`` holds the fixes verified until then."""
+        """Search."""
         if not (offered := self._offered(self._untouched)) and self._repeated is None:
             return self._treated()
         if self._recording.exit.reason != "finished":
@@ -159,27 +164,36 @@ class _Search:
             return self._treated()
         if check is not None:
             check(self._writable([fix for options in opened for fix in options.fixes]))
-        try:
-            if not self._run_untouched([options.finding for options in opened]):
-                return self._suggested(offered, "not_repeatable")
-            self._keep_what_holds()
-            if self._options.is_timed:
-                self._contain()
-                self._replace_slow()
-            if self._repeated is not None:
-                self._compile_regions(self._repeated)
-            if self._options.is_timed and self._best.applied:
-                self._time(Program(), self._best.program)
-                self._note_times(self._best)
-            return self._treated()
-        except KeyboardInterrupt:
-            self._trials.notes.append(because("interrupted"))
-            is_checked = self._best.program in self._backend.checks
-            if self._best.applied and self._backend.is_another and not is_checked:
-                self._doubt((because("not_run_there"),))
-            result = self._treated()
-            self.result = replace(result, treatment=result.treatment.replace(is_interrupted=True))
-            raise
+        self._is_interruptible = True
+        if (budget_s := self._options.budget_s) is not None:
+            # What comes last runs the program again, under the user's backend and by the clock.
+            last_s = (self._recording.exit.duration_s or 0.0) * 2
+            self._deadline = time.monotonic() + budget_s - min(last_s, budget_s / 3)
+        if not self._run_untouched([options.finding for options in opened]):
+            return self._suggested(offered, "not_repeatable")
+        self._keep_what_holds()
+        self._contain()
+        if self._options.is_timed:
+            self._replace_slow()
+        if self._repeated is not None:
+            self._compile_regions(self._repeated)
+        if self._options.is_timed and self._best.applied:
+            self._time(Program(), self._best.program)
+            self._note_times(self._best)
+        if self._is_exhausted:
+            self._note_untried()
+        return self._treated()
+
+    def interrupted(self) -> SearchResult | None:
+        """Return the fixes verified until an interrupt; None if nothing was tried."""
+        if not self._is_interruptible:
+            return None
+        self._trials.notes.append(because("interrupted"))
+        is_checked = self._best.program in self._backend.checks
+        if self._best.applied and self._backend.is_another and not is_checked:
+            self._doubt((because("not_run_there"),))
+        result = self._treated()
+        return replace(result, treatment=result.treatment.replace(is_interrupted=True))
 
     def _run_untouched(self, findings: Iterable[Finding]) -> bool:
         has_inductor = self._options.is_timed or self._trials.backend == INDUCTOR
@@ -190,11 +204,11 @@ class _Search:
         return untouched is not None
 
     def _keep_what_holds(self) -> None:
-        """Search until nothing is to be said against the best program."""
+        """Search grade by grade until nothing is to be said against the best program."""
         while True:
-            # A fix that was tried beside one that is taken back may help by itself.
-            while self._run_rounds():
-                pass
+            for self._grade in GRADES[:-1]:
+                while self._run_rounds():
+                    pass
             self._prune()
             check = self._check_elsewhere(self._best)
             if check.verdict == "unproven":
@@ -202,148 +216,178 @@ class _Search:
             if not self._take_back_failing(check) and not self._take_back_moved():
                 return None
 
-    # Rounds: try what is open for a program, and keep what works.
+    # Rounds: try what is open for a program, all at once, and keep what works.
 
     def _run_rounds(self) -> bool:
         """Run rounds until no more fixes work, and keep the best program on the way; False if no
         fix worked.
         """
         states = [self._best]
-        while opened := self._open(self._offered(states[-1]), states[-1]):
-            if self._round >= _MAX_ROUNDS or self._is_exhausted:
-                values = self._round, self._trials.replays.count
-                self._trials.notes.append(because("bounded", *values))
+        while not self._is_exhausted:
+            opened = self._open(self._offered(states[-1]), states[-1])
+            self._round += bool(opened)
+            if not opened or (following := self._run_round(states[-1], opened)) is None:
                 break
-            self._round += 1
-            following = self._run_round(states[-1], opened)
-            if following is not None:
-                self._best = following
-                states.append(following)
-                self._kept.append(following)
-            elif self._round < _MAX_ROUNDS and not self._is_exhausted:
-                break
-        settled = [at for at, state in enumerate(states) if not self._log.has_moved_break(state)]
-        at = min(settled or [0], key=lambda index: (states[index].score, index))
+            states.append(following)
+        at = 0
+        for number, state in enumerate(states[1:], start=1):
+            if self._is_settled(state) and state.beats(states[at]):
+                at = number
         self._best = states[at]
         if at + 1 < len(states):
             self._take_back_worse(states[at + 1], states[-1])
         return len(states) > 1
 
+    def _is_settled(self, state: State) -> bool:
+        """Tell if a program could be the last: no break was only moved, and none was added."""
+        was, now = self._untouched.observed.measures, state.observed.measures
+        return not self._log.moving(state.fixes, state) and not breaks_more(was, now)
+
     def _run_round(self, state: State, opened: Sequence[Options]) -> State | None:
         # Breaks first: a break makes resume functions, and these recompile.
         breaks = [options for options in opened if options.finding.code.startswith(BREAK)]
         rest = [options for options in opened if options not in breaks]
-        steps: list[Trial] = []
-        for number, waiting in enumerate((breaks, rest), start=1):
-            useful = self._run_waves(waiting, state, f"{self._round}.{number}")
-            if working := [trial for trial in useful if _is_working(trial)]:
-                return self._join(state, working)
-            steps += useful
-        return self._join(state, steps[:1]) if steps else None
+        states = (self._run_waves(waiting, state) for waiting in (breaks, rest))
+        return next(filter(None, states), None)
 
-    def _run_waves(self, waiting: list[Options], state: State, label: str) -> list[Trial]:
-        """Try the first fix for each finding, then the next ones for those that it doesn't help;
-        returns the trials to keep.
+    def _run_waves(self, waiting: list[Options], state: State) -> State | None:
+        """Try the first fix for each finding, then the next ones for those that it doesn't help,
+        beside those that work; if none does, keep those that moved a break.
         """
-        useful: list[Trial] = []
-        for wave in itertools.count(1):
-            if not waiting or self._is_exhausted:
+        kept: _Turn = {}
+        steps: _Turn = {}
+        while waiting and not self._is_exhausted:
+            turn, waiting = _turn_of(waiting, kept)
+            if not turn:
                 break
-            breaks = [options for options in waiting if options.finding.code != SKIPPED_FRAME]
-            now = [options for options in waiting if not _is_skipped_at(options, breaks)]
-            trials = _trials_of(now, state)
-            self._trials.run_each(trials, f"{label}.{wave}", self._announce_early)
-            following = [options for options in waiting if options not in now]
-            for options in now:
-                trial = next(trial for trial in trials if options.finding in trial.findings)
-                judged = self._judge(options.finding, trial)
-                trial.verdicts.append(judged.verdict)
-                is_working = _works(judged.verdict, trial)
-                if (is_working or judged.instead) and trial not in useful:
-                    useful.append(trial)
-                if not is_working and options.fixes[1:]:
-                    following.append(replace(options, fixes=options.fixes[1:]))
-            for trial in trials:
-                # Some wait for timing, and a later trial can show what is noise.
-                if trial.verdicts != trial.announced:
-                    self._announce(trial, trial.verdicts)
-            working = [trial for trial in useful if _is_working(trial)]
-            targets = {target for trial in working for target in trial.fix.targets}
-            mended = [options for options in now if options.finding.fingerprint in targets]
-            waiting = [options for options in following if not _is_skipped_at(options, mended)]
-        return useful
+            trial = self._hold_together(state, kept, turn)
+            for fix, opened in turn.items():
+                is_held = trial is not None and fix in trial.fixes
+                judged = self._judge_all(fix, opened, trial) if trial and is_held else []
+                for options, judgment in zip_longest(opened, judged):
+                    if judgment is not None and _works(judgment.verdict, fix):
+                        kept.setdefault(fix, []).append(options)
+                        continue
+                    if judgment is not None and judgment.instead:
+                        steps.setdefault(fix, []).append(options)
+                    if options.fixes[1:]:
+                        waiting.append(replace(options, fixes=options.fixes[1:]))
+            mended = list(chain.from_iterable(kept.values()))
+            waiting = [options for options in waiting if not _is_skipped_at(options, mended)]
+        fitting = compatible(list(kept or steps))
+        chosen = {fix: (kept or steps)[fix] for fix in fitting}
+        # Without those that did nothing; no new run if there were none.
+        trial = self._hold_together(state, {}, chosen) if chosen else None
+        if trial is None:
+            return None
+        if kept:
+            self._log.reopen()
+        self._contained |= _contained_in({fix: chosen[fix] for fix in trial.fixes})
+        return state.joined(
+            trial.fixes,
+            trial.observed,
+            mended_count=sum(len(kept.get(fix, ())) for fix in trial.fixes),
+            is_outweighed=not self._outweighed.isdisjoint(trial.fixes),
+        )
 
-    def _announce_early(self, trial: Trial) -> None:
-        """Announce a trial when it ends, unless timing has to decide first."""
-        judged = [self._judge_counts(finding, trial) for finding in trial.findings]
-        if all(judgment.if_faster is None for judgment in judged):
-            self._announce(trial, [judgment.verdict for judgment in judged])
-
-    def _announce(self, trial: Trial, verdicts: list[Verdict]) -> None:
-        trial.announced = verdicts
-        program = trial.state.program
-        places = [self._log.shown_place(finding, program) for finding in trial.findings]
-        backend = self._trials.trial_backend if self._backend.is_another else None
-        pairs = tuple(zip(places, verdicts, strict=True))
-        self._trials.report(DecidedTrial(trial.number, trial.fix.title, pairs, backend))
-
-    def _judge_counts(self, finding: Finding, trial: Trial) -> Judgment:
-        """Judge a trial by counts; to contain a break is for the end, unless the fix removes
-        another one.
+    def _hold_together(
+        self, state: State, kept: Iterable[Candidate], turn: Mapping[Candidate, list[Options]]
+    ) -> Trial | None:
+        """Run fixes beside those that are kept. While the program fails, take out the first with
+        which it does, beside those before it; None if none is left, or time is up.
         """
-        judged = self._trials.judge(finding, trial)
-        if judged.verdict != "contained" or self._is_containing:
-            return judged
-        verdicts = (self._trials.judge(other, trial).verdict for other in trial.findings)
-        if not VERIFIED.isdisjoint(verdicts):
-            return judged
-        left = judged.reasons[0].parts[0]
-        untimed = because("and", left, because("call_untimed"))
-        return replace(judged, verdict="unproven", reasons=(untimed,))
+        fixes = list(turn)
+        while fixes:
+            [whole] = self._trials.run_each(state, [[*kept, *fixes]])
+            if (objection := self._objection(whole)) is None:
+                return whole
+            if fixes[1:] and self._is_exhausted:
+                return None
+            at, (trial, objection) = first_failing(
+                len(fixes),
+                (whole, objection),
+                partial(self._failing, state, [*kept], fixes),
+                width=self._trials.jobs,
+            )
+            blamed = fixes[at]
+            if self._is_worth_it(state, blamed, objection):
+                self._outweighed.add(blamed)
+                continue
+            del fixes[at]
+            if trial.fixes[1:] and objection.reasons:
+                reasons = (because("beside_others", *objection.reasons),)
+                objection = replace(objection, reasons=reasons)
+            self._note(blamed, turn[blamed], [objection] * len(turn[blamed]), trial)
+        return None
 
-    def _judge(self, finding: Finding, trial: Trial) -> Judgment:
-        """Judge a trial by counts, and by time where that outweighs them; the log keeps it."""
-        judged = self._judge_counts(finding, trial)
-        if judged.if_faster is not None:
-            times, reasons = None, judged.reasons
-            if is_moved := _moved_only(trial):
-                reasons = (because("moved_out", *judged.reasons),)
-            elif self._options.is_timed:
-                times = self._trials.confirmed(*trial.programs, faster)
-                reasons = (*reasons, because("call_all_the_same", times))
-            if is_moved or times is not None:
-                self._outweighed.add(trial.fix)
-                judged = replace(judged, verdict=judged.if_faster, reasons=reasons)
-        self._log.note(finding, trial, self._round, judged)
+    def _failing(
+        self,
+        state: State,
+        kept: Sequence[Candidate],
+        fixes: Sequence[Candidate],
+        counts: Sequence[int],
+    ) -> list[tuple[Trial, Judgment] | None]:
+        """Run so many of some fixes beside those that are kept; returns what is to be said against
+        each program.
+        """
+        trials = self._trials.run_each(state, [[*kept, *fixes[:count]] for count in counts])
+        judged = [(trial, self._objection(trial)) for trial in trials]
+        return [None if why is None else (trial, why) for trial, why in judged]
+
+    def _objection(self, trial: Trial) -> Judgment | None:
+        """Find what is to be said against a program, whatever its findings; None for nothing, and
+        if nothing can be proved of any.
+        """
+        reference = self._trials.reference
+        judged = trial.change.judge_program(reference)
+        if judged.if_faster is not None and self._is_outweighed(trial):
+            judged = replace(judged, verdict=judged.if_faster)
+        is_known = reference.is_known and not reference.unprovable
+        is_held = holds(judged.verdict, drops_output=trial.drops_output)
+        return None if is_held or (judged.verdict == "unproven" and not is_known) else judged
+
+    def _is_outweighed(self, trial: Trial) -> bool:
+        return _moved_only(trial) or not self._outweighed.isdisjoint(trial.fixes)
+
+    def _is_worth_it(self, state: State, fix: Candidate, objection: Judgment) -> bool:
+        """Tell if the call takes less time with a fix, though less of it is compiled."""
+        if objection.if_faster is None or not self._options.is_timed or self._is_exhausted:
+            return False
+        return self._trials.confirmed(*added(fix, state.program), faster) is not None
+
+    def _judge_all(self, fix: Candidate, opened: Sequence[Options], trial: Trial) -> list[Judgment]:
+        """Judge what a fix did to its findings; the log keeps it."""
+        judged = [self._trials.judge(options.finding, fix, trial) for options in opened]
+        is_contained = VERIFIED.isdisjoint(judgment.verdict for judgment in judged)
+        for at, judgment in enumerate(judged):
+            if judgment.if_faster is not None and self._is_outweighed(trial):
+                reasons: Reasons = (because("moved_out", *judgment.reasons),)
+                if fix in self._outweighed:
+                    times = self._trials.confirmed(*added(fix, trial.state.program), faster)
+                    reasons = (*judgment.reasons, because("call_all_the_same", times))
+                judged[at] = replace(judgment, verdict=judgment.if_faster, reasons=reasons)
+            elif judgment.verdict == "contained" and is_contained and not self._is_containing:
+                # To contain a break is for the end, and for the clock.
+                left = judgment.reasons[0].parts[0]
+                untimed = because("and", left, because("call_untimed"))
+                judged[at] = replace(judgment, verdict="unproven", reasons=(untimed,))
+        self._note(fix, opened, judged, trial)
         return judged
 
-    def _join(self, state: State, chosen: Sequence[Trial]) -> State:
-        """Keep as many fixes as hold together, by halves; those that are left out are tried again
-        beside them.
-        """
-        kept: list[Candidate] = []
-        observed = None
-        waiting = [compatible([trial.fix for trial in chosen])]
-        while waiting:
-            group = waiting.pop(0)
-            both, together = [*kept, *group], None
-            if len(both) > 1 and not (kept and self._is_exhausted):
-                name = f"{self._round}-together-{next(self._together)}"
-                is_outweighed = not self._outweighed.isdisjoint(both)
-                together = self._trials.run_together(both, state, name, is_outweighed=is_outweighed)
-            if together is not None or len(both) == 1:
-                kept, observed = both, together
-            elif len(group) > 1:
-                middle = len(group) // 2
-                waiting[:0] = [group[:middle], group[middle:]]
-        trials = [trial for trial in chosen if trial.fix in kept]
-        self._log.reopen(kept, self._round)
-        return state.joined(
-            kept,
-            observed or trials[0].observed,
-            mended_count=sum(verdict in VERIFIED for trial in trials for verdict in trial.verdicts),
-            is_outweighed=not self._outweighed.isdisjoint(kept),
-        )
+    @property
+    def _is_containing(self) -> bool:
+        return self._grade == GRADES[-1] and self._options.is_timed
+
+    def _note(
+        self, fix: Candidate, opened: Sequence[Options], judged: Sequence[Judgment], trial: Trial
+    ) -> None:
+        findings = [options.finding for options in opened]
+        for finding, judgment in zip(findings, judged, strict=True):
+            self._log.note(finding, fix, trial, self._round, judgment)
+        places = [self._log.shown_place(finding, trial.state.program) for finding in findings]
+        pairs = zip(places, (judgment.verdict for judgment in judged), strict=True)
+        backend = self._trials.trial_backend if self._backend.is_another else None
+        self._trials.report(DecidedTrial(trial.number, fix.title, tuple(pairs), backend))
 
     # What is open, and how long.
 
@@ -353,76 +397,90 @@ class _Search:
         return options_for(state.observed, sources, self._options.selection)
 
     def _open(self, offered: Sequence[Options], state: State) -> list[Options]:
-        """List what is still to be tried for a program: what worked before an interrupt first."""
-        opened, earlier = [], self._options.earlier
+        """List what is still to be tried for a program: up to a grade, what loses output after all
+        that doesn't.
+        """
+        opened = []
+        grades = GRADES[: GRADES.index(self._grade) + 1]
         for options in offered:
+            is_contained = _function_of(options.finding) in self._contained
+            fixes = [
+                fix
+                for fix in options.fixes
+                if fix.grade in grades
+                and not (fix.grade == GRADES[-1] and is_contained)
+                and not (fix.drops_output and self._grade == GRADES[0])
+            ]
             fixes = self._log.open(
-                options, state, self._round + 1, is_unsafe_tried=self._options.is_unsafe_tried
+                replace(options, fixes=tuple(fixes)),
+                state,
+                self._round + 1,
+                is_unsafe_tried=self._options.is_unsafe_tried,
             )
-            if earlier:
-                fixes.sort(key=lambda fix: (self._diff(fix.edits) or fix.snippet) not in earlier)
             if fixes:
                 opened.append(replace(options, fixes=tuple(fixes)))
         return opened
 
     @property
     def _is_exhausted(self) -> bool:
-        is_late = self._options.deadline is not None and time.monotonic() > self._options.deadline
+        is_late = self._deadline is not None and time.monotonic() > self._deadline
         return is_late or self._trials.replays.count >= _MAX_REPLAYS
+
+    def _note_untried(self) -> None:
+        """Name what there was no time for."""
+        self._trials.notes.append(because("bounded"))
+        for options in self._open(self._offered(self._best), self._best):
+            for fix in options.fixes:
+                self._log.note_untried(options.finding, fix, self._best, self._round, "budget")
 
     # Objections to the best program: each takes fixes back.
 
     def _prune(self) -> None:
-        """Leave out fixes that others make needless, settings before edits of source.
+        """Leave out settings that other fixes make needless.
 
-        What the last round brought was tried beside all of the earlier ones.
+        What the last round brought alone was tried beside all others.
         """
         best = self._best
-        last = best.applied[-1][1] if best.applied else best.program
-        doubtful = [
-            fix
-            for fix, before in reversed(best.applied)
-            if before != last or self._log.is_doubled(fix, best)
-        ]
-        if doubtful:
-            self._trials.on_phase("trying what is needed of the verified fixes")
-        for fix in sorted(doubtful, key=lambda fix: bool(fix.edits)):
-            if self._is_exhausted:
-                break
-            fewer = self._run_fewer(self._best.without(fix))
-            if fewer is None or fewer.score > self._best.score:
+        rounds = [before for _, before in best.applied]
+        for fix, before in reversed(best.applied):
+            is_last = before == rounds[-1] and rounds.count(before) == 1
+            if fix.edits or is_last or self._is_exhausted:
+                continue
+            fewer = self._best.without(fix)
+            fewer = None if fewer is None else self._trials.run_state(fewer)
+            if fewer is None or self._best.beats(fewer):
                 continue
             # Nothing may come back.
             if self._trials.left(fewer) <= self._trials.left(self._best):
                 self._log.take_back([fix], "no effect", (because("needless"),))
                 self._best = fewer
 
-    def _run_fewer(self, state: State | None) -> State | None:
-        if state is None:
-            return None
-        return self._trials.run_fewer(state, f"{self._round}-without-{next(self._leaving_out)}")
-
     def _take_back_worse(self, worse: State, last: State) -> None:
-        """Blame the fix that led from the best program to one that no more fixes made better."""
+        """Blame what led from the best program to one that no more fixes made better."""
         best, count = self._best, len(self._best.applied)
-        scores = {
-            fix: score(
-                self._log.measures_with(fix) or best.observed.measures,
-                mended_count=best.mended_count,
-                is_outweighed=best.is_outweighed or fix in self._outweighed,
-            )
-            for fix in worse.fixes[count:]
-        }
-        blamed = max(scores, key=lambda fix: scores[fix])
+        fixes = worse.fixes[count:]
+        blamed = self._log.moving(last.fixes[count:], last)
+
+        def examine(counts: Sequence[int]) -> list[State | None]:
+            trials = self._trials.run_each(best, [fixes[:count] for count in counts])
+            states = [
+                best.joined(trial.fixes, trial.observed, mended_count=len(trial.fixes))
+                for trial in trials
+            ]
+            return [None if s.beats(best) and self._is_settled(s) else s for s in states]
+
+        if not blamed:
+            at, _ = first_failing(len(fixes), worse, examine, width=self._trials.jobs)
+            blamed = [fixes[at]]
         # Less is compiled, whatever that counts of breaks.
         is_worse = last.score[:3] > best.score[:3]
         how = because("no_helping_fix", made_worse(best.observed, last.observed))
-        self._log.take_back([blamed], "makes it worse" if is_worse else "moved", (how,))
-        self._log.take_back([fix for fix in last.fixes[count:] if fix is not blamed])
+        self._log.take_back(blamed, "makes it worse" if is_worse else "moved", (how,))
+        self._log.take_back([fix for fix in last.fixes[count:] if fix not in blamed])
 
     def _check_elsewhere(self, best: State) -> Check:
         """Run a program with fixes under the user's backend."""
-        if not best.applied:
+        if not best.applied or not self._options.is_checked:
             return Check("verified")
         return self._backend.check(best.program, drops_output=best.drops_output)
 
@@ -438,21 +496,19 @@ class _Search:
     def _take_back_failing(self, check: Check) -> bool:
         """Take back the fix that fails under the user's backend, if one does."""
         best = self._best
-        drops_output = best.drops_output
-        if holds(check.verdict, drops_output=drops_output):
+
+        def failing(check: Check) -> Check | None:
+            return None if holds(check.verdict, drops_output=best.drops_output) else check
+
+        def examine(counts: Sequence[int]) -> list[Check | None]:
+            return [failing(self._check_elsewhere(best.first(count))) for count in counts]
+
+        if failing(check) is None:
             return False
-        blamed, reason = best.fixes[-1], self._under(check.reasons)
-        if len(best.applied) > 1:
-            reason = because("beside_others", reason)
-            for fix, before in best.applied:
-                # Each is run beside the fixes of earlier rounds, so the first that fails is the
-                # one.
-                _, program = added(fix, before)
-                alone = self._backend.check(program, drops_output=drops_output)
-                if not holds(alone.verdict, drops_output=drops_output):
-                    blamed, check, reason = fix, alone, self._under(alone.reasons)
-                    break
-        self._go_back(blamed, check.verdict, reason, self._backend.name)
+        at, check = first_failing(len(best.applied), check, examine)
+        reason = self._under(check.reasons)
+        reason = because("beside_others", reason) if at else reason
+        self._leave_out(best.fixes[at], check.verdict, reason, self._backend.name)
         return True
 
     def _take_back_moved(self) -> bool:
@@ -462,27 +518,24 @@ class _Search:
         for fix in best.fixes:
             if again := self._log.broken_again(fix, change):
                 instead = because("breaks_instead", *(finding.site for finding in again))
-                self._go_back(fix, "moved", because("beside_others", instead))
+                self._leave_out(fix, "moved", because("beside_others", instead))
                 return True
         return False
 
-    def _go_back(
+    def _leave_out(
         self, blamed: Candidate, verdict: Verdict, reason: Reason, backend: str | None = None
     ) -> None:
-        """Take a fix back, and go on from the latest program before it."""
-        fixes = self._best.fixes
-        at = fixes.index(blamed)
-        earlier = (
-            state
-            for state in [self._untouched, *self._kept]
-            if len(state.applied) <= at and all(map(operator.is_, state.fixes, fixes))
-        )
-        self._best = max(earlier, key=lambda state: len(state.applied))
+        """Take a fix back; of the others, those that came later stay if the rest holds."""
+        best = self._best
+        states = [best.without(blamed), best.first(best.fixes.index(blamed))]
+        fewer = (self._trials.run_state(state) for state in states if state and state.applied)
+        held = (state for state in fewer if state and not self._log.moving(state.fixes, state))
+        self._best = next(held, self._untouched)
         self._log.take_back([blamed], verdict, (reason,), backend=backend)
-        later = fixes[len(self._best.applied) :]
-        self._log.take_back([fix for fix in later if fix is not blamed])
+        left = self._best.fixes
+        self._log.take_back([fix for fix in best.fixes if fix not in [blamed, *left]])
 
-    def _go_on(self, objection: Callable[[Program], Reasons], verdict: Verdict) -> None:
+    def _go_on(self, objection: Callable[[State], Reasons], verdict: Verdict) -> None:
         """Run further rounds; keep them unless there is something to be said against it."""
         start = self._best
         self._run_rounds()
@@ -490,100 +543,69 @@ class _Search:
         if fixes := more.fixes[len(start.applied) :]:
             check = self._check_elsewhere(more)
             is_checked = holds(check.verdict, drops_output=more.drops_output)
-            reasons = objection(more.program) if is_checked else check.reasons
+            reasons = objection(more) if is_checked else check.reasons
             if is_checked and not reasons:
                 self._best = more
             else:
                 self._log.take_back(fixes, verdict, reasons)
 
     def _contain(self) -> None:
-        """Add fixes that contain a break, and what shows beside them, if the call is faster so."""
-        before = self._best.program
-        if not self._log.reopen_untimed():
-            return
+        """Add fixes that contain a break, and what shows beside them, if more is compiled and the
+        call is faster so.
+        """
+        self._grade, before = GRADES[-1], self._best
+        self._log.reopen_untimed()
 
-        def objection(program: Program) -> Reasons:
-            is_faster = self._trials.confirmed(before, program, faster) is not None
-            return () if is_faster else (because("call_not_faster"),)
+        def objection(state: State) -> Reasons:
+            was, now = before.observed.measures, state.observed.measures
+            if (now.coverage or 0.0) <= (
+                was.coverage or 0.0
+            ) and now.break_sites >= was.break_sites:
+                return (because("nothing_improves"),)
+            is_timed, programs = self._options.is_timed, (before.program, state.program)
+            is_slow = is_timed and self._trials.confirmed(*programs, faster) is None
+            return (because("call_not_faster"),) if is_slow else ()
 
-        self._is_containing = True
         self._go_on(objection, "no effect")
-        self._is_containing = False
 
     # Time.
 
     def _replace_slow(self) -> None:
-        """If the call is plainly longer, put another fix in the place of the one to blame."""
-        best = self._best
-        blame = self._slow_fix(best) if best.applied else None
-        if blame is None:
-            return
-        blamed, alone, together = blame
-        at = best.fixes.index(blamed)
-        fewer = (self._as_fast(state) for state in (best.without(blamed), best.first(at)))
-        self._best = next(filter(None, fewer), self._untouched)
-        self._log.take_back([blamed], "makes it worse", (alone,))
-        dropped = [fix for fix in best.fixes if fix not in self._best.fixes]
-        self._log.take_back(dropped, "makes it worse", (together,))
+        """While the call is plainly longer, take back the fix to blame; then put other fixes in
+        its place.
+        """
+        before = self._best
+        if self._options.timing == "each" and before.applied:
+            self._time(Program(), before.program)
+            for pair in before.applied[:_MAX_TIMED]:
+                self._time(*added(*pair))
+        self._note_times(before)
+        while (best := self._best).applied:
+            if (together := self._slower(best)) is None:
+                break
+            at, times = first_failing(len(best.applied), together, partial(self._slow, best))
+            self._leave_out(best.fixes[at], "makes it worse", because("call_with_it", times))
+            dropped = [fix for fix in best.fixes if fix not in self._best.fixes]
+            self._log.take_back(dropped, "makes it worse", (because("call_with_all", together),))
 
-        def objection(program: Program) -> Reasons:
-            times = self._slower(Program(), program)
+        def objection(state: State) -> Reasons:
+            times = self._slower(state)
             return () if times is None else (because("call_with_it", times),)
 
-        self._go_on(objection, "makes it worse")
+        if self._best is not before and not self._is_exhausted:
+            self._go_on(objection, "makes it worse")
 
-    def _slower(self, before: Program, after: Program) -> PairedTime | None:
-        return self._trials.confirmed(before, after, plainly_slower)
+    def _slow(self, state: State, counts: Sequence[int]) -> list[PairedTime | None]:
+        return [self._slower(state.first(self._whole(state, count))) for count in counts]
 
-    def _as_fast(self, state: State | None) -> State | None:
-        fewer = self._run_fewer(state if state and state.applied else None)
-        if fewer is None or self._log.has_moved_break(fewer):
-            return None
-        check = self._check_elsewhere(fewer)
-        if not holds(check.verdict, drops_output=fewer.drops_output):
-            return None
-        return fewer if self._slower(Program(), fewer.program) is None else None
+    def _whole(self, state: State, count: int) -> int:
+        """Count so many fixes, and those without which the last of them is no good."""
+        while count < len(state.applied) and self._log.is_step(state.fixes[count - 1]):
+            count += 1
+        return count
 
-    def _slow_fix(self, best: State) -> tuple[Candidate, Reason, Reason] | None:
-        """Find the fix to blame if all of them make the call plainly longer; returns what it does,
-        and what all of them do.
-
-        None if the call takes no longer, or so little that only a toy shows it.
-        """
-        slow = None
-        if self._options.timing == "each":
-            self._time(Program(), best.program)
-        together = self._slower(Program(), best.program)
-        if self._options.timing == "each":
-            timed = best.applied[:_MAX_TIMED]
-            for pair in timed:
-                self._time(*added(*pair))
-            # A step counts together with what follows it.
-            alone = (
-                (fix, added(fix, before)) for fix, before in timed if not self._log.is_step(fix)
-            )
-            slow = next(
-                ((fix, times) for fix, pair in alone if (times := self._slower(*pair))), None
-            )
-        if together is not None and slow is None:
-            slow = self._slow_first(best, together)
-        self._note_times(best)
-        if slow is None:
-            return None
-        reason = because("call_with_it", slow[1])
-        return slow[0], reason, reason if together is None else because("call_with_all", together)
-
-    def _slow_first(self, best: State, times: PairedTime) -> tuple[Candidate, PairedTime]:
-        """Halve to the first fix with which the call takes longer, beside those before it."""
-        fast, slow = 0, len(best.applied)
-        while slow - fast > 1:
-            middle = (fast + slow) // 2
-            slower_times = self._slower(Program(), best.first(middle).program)
-            if slower_times is None:
-                fast = middle
-            else:
-                slow, times = middle, slower_times
-        return best.fixes[fast], times
+    def _slower(self, state: State) -> PairedTime | None:
+        return self._trials.confirmed(Program(), state.program, plainly_slower)
 
     def _time(self, before: Program, after: Program) -> None:
         self._trials.time(before, after, is_every=self._options.timing == "each")
@@ -599,12 +621,11 @@ class _Search:
     def _compile_regions(self, options: Options) -> None:
         """Compile each of the modules that repeat by itself, if that takes less time."""
         best, number, (fix,) = self._best, self._round + 1, options.fixes
-        trial = Trial(best, fix, [options.finding])
-        self._trials.run_each([trial], f"{number}.regional")
+        [trial] = self._trials.run_each(best, [[fix]])
         judged, cold = judge_regional(
             trial, self._trials, self._backend, is_timed=self._options.is_timed
         )
-        self._log.note(options.finding, trial, number, judged, cold)
+        self._log.note(options.finding, fix, trial, number, judged, cold)
         place = self._log.shown_place(options.finding, best.program)
         self._trials.report(DecidedTrial(trial.number, fix.title, ((place, judged.verdict),)))
         if judged.verdict == "verified":
@@ -623,8 +644,7 @@ class _Search:
         elif not self._run_untouched(findings):
             tried = tried.replace(reasons=(trials.notes.pop(),))
         else:
-            trial = Trial(self._untouched, fix, [])
-            trials.run_each([trial], "patch")
+            [trial] = trials.run_each(self._untouched, [[fix]])
             places, is_none_run = trials.lines_not_run(fix)
             judged = self._judge_patch(trial)
             if judged.verdict in WORKING and is_none_run:
@@ -639,7 +659,7 @@ class _Search:
 
     def _judge_patch(self, trial: Trial) -> Judgment:
         """Judge a patch by counts, then under the user's backend and by the clock."""
-        before, program = trial.programs
+        _, program = trial.programs
         judged = trial.change.judge_patch(self._trials.reference)
         if judged.verdict not in VERIFIED and judged.if_faster is None:
             return judged
@@ -648,10 +668,11 @@ class _Search:
             return replace(judged, verdict=check.verdict, reasons=(self._under(check.reasons),))
         if not self._options.is_timed:
             return judged
-        if (times := self._slower(before, program)) is not None:
+        times = self._trials.confirmed(*trial.programs, plainly_slower)
+        if times is not None:
             reason = because("call_with_it", times)
             return replace(judged, verdict="makes it worse", reasons=(reason,))
-        if judged.if_faster and self._trials.confirmed(before, program, faster) is not None:
+        if judged.if_faster and self._trials.confirmed(*trial.programs, faster) is not None:
             return replace(judged, verdict=judged.if_faster, reasons=())
         return judged
 
@@ -664,7 +685,7 @@ class _Search:
         base, edits = self._untouched, list[Candidate]()
         opened = (options for offer in offered for options in self._open([offer], base))
         repeated = [] if self._repeated is None else [self._repeated]
-        for options in itertools.chain(opened, repeated):
+        for options in chain(opened, repeated):
             for fix in options.fixes:
                 self._log.note_untried(options.finding, fix, base, 1, cause)
             edits += [fix for fix in options.fixes if fix.edits][:1]
@@ -775,23 +796,24 @@ class _Search:
         return SearchResult(treatment, changes, program=best.program)
 
 
-def _is_working(trial: Trial) -> bool:
-    return any(_works(verdict, trial) for verdict in trial.verdicts)
-
-
-def _works(verdict: Verdict, trial: Trial) -> bool:
+def _works(verdict: Verdict, fix: Candidate) -> bool:
     """Tell if a fix is worth having: only one that says so may lose output."""
-    return verdict in WORKING and (verdict != LOSSY or trial.drops_output)
+    return verdict in WORKING and (verdict != LOSSY or fix.drops_output)
 
 
 def _moved_only(trial: Trial) -> bool:
-    """Tell if a fix that moves operations out of what is compiled does just that."""
+    """Tell if fixes that move operations out of what is compiled do just that."""
     was, now = trial.state.observed.measures, trial.observed.measures
-    before, after, moved_out = was.coverage_detail, now.coverage_detail, trial.fix.moved_out
+    before, after = was.coverage_detail, now.coverage_detail
+    moved_out = sum(fix.moved_out for fix in trial.fixes)
     if before is None or after is None or not moved_out:
         return False
     is_less_broken = now.break_sites < was.break_sites and now.graphs <= was.graphs
     return is_less_broken and after.eager_ops - before.eager_ops <= moved_out
+
+
+def _function_of(finding: Finding) -> tuple[str, str]:
+    return finding.location.file, finding.location.function
 
 
 def _is_skipped_at(options: Options, others: Iterable[Options]) -> bool:
@@ -801,17 +823,33 @@ def _is_skipped_at(options: Options, others: Iterable[Options]) -> bool:
     )
 
 
-def _trials_of(waiting: Sequence[Options], state: State) -> list[Trial]:
-    """Make trials of each finding's first fix; fixes that do the same are one trial for all their
-    findings.
+def _turn_of(waiting: Sequence[Options], kept: _Turn) -> tuple[_Turn, list[Options]]:
+    """Choose what to try at once beside what is kept: the first fix for each finding, equal ones
+    once, and one that contains a break for each function; and what waits.
     """
-    trials: list[Trial] = []
-    for options in waiting:
-        fix = options.fixes[0]
-        same = next((trial for trial in trials if trial.fix.is_same(fix)), None)
-        if same is None:
-            trials.append(Trial(state, fix, [options.finding]))
-        else:
-            same.fix = replace(same.fix, targets=(*same.fix.targets, *fix.targets))
-            same.findings.append(options.finding)
-    return trials
+    breaks = [options for options in waiting if options.finding.code != SKIPPED_FRAME]
+    ready = [options for options in waiting if not _is_skipped_at(options, breaks)]
+    # Beside one that loses output, nobody knows what others lose.
+    ready = [options for options in ready if not options.fixes[0].drops_output] or ready[:1]
+    turn: _Turn = {}
+    contained = _contained_in(kept)
+    for options in ready:
+        fix, function = options.fixes[0], _function_of(options.finding)
+        fix = next((other for other in turn if other.is_same(fix)), fix)
+        if fix.grade != GRADES[-1] or fix in turn or function not in contained:
+            turn.setdefault(fix, []).append(options)
+            contained |= _contained_in({fix: [options]})
+    fitting = compatible([*kept, *turn])
+    turn = {fix: opened for fix, opened in turn.items() if fix in fitting}
+    taken = [id(options) for opened in turn.values() for options in opened]
+    return turn, [options for options in waiting if id(options) not in taken]
+
+
+def _contained_in(turn: _Turn) -> set[tuple[str, str]]:
+    """Collect files and functions that fixes contain a break of."""
+    return {
+        _function_of(options.finding)
+        for fix, opened in turn.items()
+        if fix.grade == GRADES[-1]
+        for options in opened
+    }

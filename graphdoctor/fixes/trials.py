@@ -1,11 +1,12 @@
-"""Runs the untouched program and ones with fixes, judges whether a fix works, and times it."""
+"""Runs the untouched program and ones with fixes, judges what each fix did, and times them."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -29,7 +30,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
-from graphdoctor.fixes.verdicts import Judgment, ProgramChange, Reasons, Score, lost, score
+from graphdoctor.fixes.verdicts import Judgment, ProgramChange, Reasons, Score, score
 from graphdoctor.trials.judge import (
     Observed,
     Untouched,
@@ -52,6 +53,7 @@ _FLOAT64 = "float64"
 _MIN_TIMEOUT_S = 60.0
 _TIMEOUT_FACTOR = 6
 _MEMORY_FACTOR = 2
+_SAME_COVERAGE = 0.01
 _MEMORY_EXTRA = 2 * 2**30
 
 Certain = Callable[[Sequence[PairedTime]], PairedTime | None]
@@ -83,6 +85,14 @@ class State:
         return score(
             self.observed.measures, mended_count=self.mended_count, is_outweighed=self.is_outweighed
         )
+
+    def beats(self, other: State) -> bool:
+        """Tell if it ranks higher; coverage that is almost the same counts as the same."""
+        shares = [state.observed.measures.coverage or 0.0 for state in (self, other)]
+        mine, theirs = self.score, other.score
+        if abs(shares[0] - shares[1]) <= _SAME_COVERAGE:
+            mine = (mine[0], theirs[1], *mine[2:])
+        return mine < theirs
 
     @property
     def drops_output(self) -> bool:
@@ -131,26 +141,23 @@ class State:
 
 @dataclass(eq=False)
 class Trial:
-    """One fix for a state's program, and all findings that it is the fix for."""
+    """A state's program with more fixes, all at once, and what its replay showed."""
 
     state: State
-    fix: Candidate
-    findings: list[Finding]
-    number: int = 0
-    verdicts: list[Verdict] = field(default_factory=list)
-    announced: list[Verdict] | None = None
-    observed: Observed = field(init=False)
-    change: ProgramChange = field(init=False)
+    fixes: Sequence[Candidate]
+    number: int
+    observed: Observed
+    change: ProgramChange
 
     @property
     def programs(self) -> tuple[Program, Program]:
-        """The program without the fix and with it."""
-        return added(self.fix, self.state.program)
+        """The program without the fixes and with them."""
+        return self.state.program, with_fixes(self.state.program, self.fixes)
 
     @property
     def drops_output(self) -> bool:
         """Check whether the program may print less."""
-        return self.fix.drops_output or self.state.drops_output
+        return self.state.drops_output or any(fix.drops_output for fix in self.fixes)
 
     def outcome(self, judged: Judgment) -> dict[str, Any]:
         """The fields of a ``TrialOutcome``."""
@@ -165,6 +172,12 @@ class Trial:
             "compared": observed.compared,
             "attacked": observed.attacked,
         }
+
+
+def digest_of(program: Program) -> str:
+    """Name a program, in every process alike."""
+    texts = sorted((str(path), content) for path, content in program.content.items())
+    return hashlib.sha256(repr((texts, program.change)).encode()).hexdigest()[:10]
 
 
 def added(fix: Candidate, before: Program) -> tuple[Program, Program]:
@@ -190,7 +203,9 @@ class Trials:
         self._untouched_name = UNTOUCHED
         self._eager_again: Recording | None = None
         self._is_settled, self._settling = False, threading.Lock()
-        self._trial_numbers, self._timing_numbers, self._pair_numbers = count(1), count(1), count(1)
+        self._timing_numbers, self._pair_numbers = count(1), count(1)
+        self._numbers: dict[Program, int] = {}
+        self._observed: dict[Program, Observed] = {}
         self._timed: dict[tuple[Program, Program], tuple[str, dict[str, PairedTime | None]]] = {}
         self._confirmed: set[tuple[Program, Program]] = set()
 
@@ -309,58 +324,28 @@ class Trials:
 
     # Programs with fixes.
 
-    def run_each(
-        self, trials: Sequence[Trial], label: str, on_done: Callable[[Trial], None] = lambda _: None
-    ) -> None:
-        """Make trials in parallel; ``on_done`` gets each when it ends."""
-        for trial in trials:
-            trial.number = next(self._trial_numbers)
+    def run_each(self, state: State, sets: Sequence[Sequence[Candidate]]) -> list[Trial]:
+        """Run a state's program with each of several sets of fixes, in parallel."""
 
-        def run(item: tuple[int, Trial]) -> None:
-            at, trial = item
-            self.on_phase(f"trial {trial.number}")
-            _, program = trial.programs
-            trial.observed = self._run(program, f"{label}-{at}", drops_output=trial.drops_output)
-            trial.change = self.change(trial.state, trial.observed, program)
-            on_done(trial)
+        def run(fixes: Sequence[Candidate]) -> Trial:
+            program = with_fixes(state.program, fixes)
+            if program not in self._observed:
+                what = f"{len(fixes)} fixes together" if fixes[1:] else fixes[0].title
+                self.on_phase(f"trial {numbers[program]}: {what}")
+            drops_output = state.drops_output or any(fix.drops_output for fix in fixes)
+            observed = self.run(program, drops_output=drops_output)
+            change = self.change(state, observed, program)
+            return Trial(state, fixes, numbers[program], observed, change)
 
-        self.replays.in_parallel(run, list(enumerate(trials, start=1)), jobs=self.jobs)
+        numbers = self._numbers
+        for fixes in sets:
+            numbers.setdefault(with_fixes(state.program, fixes), len(numbers) + 1)
+        return self.replays.in_parallel(run, sets, jobs=self.jobs)
 
-    def run_together(
-        self, fixes: Sequence[Candidate], state: State, name: str, *, is_outweighed: bool
-    ) -> Observed | None:
-        """Run the program of a state with several fixes; None if they don't work together."""
-        self.on_phase(f"trying {len(fixes)} verified fixes together")
-        drops_output = state.drops_output or any(fix.drops_output for fix in fixes)
-        observed = self._run(with_fixes(state.program, fixes), name, drops_output=drops_output)
-        was, now = state.observed.measures, observed.measures
-        is_worse = now.frames_over_limit > was.frames_over_limit or (
-            lost(was, now) is not None and not is_outweighed
-        )
-        holds = self._holds(observed, drops_output=drops_output) and not is_worse
-        return observed if holds else None
-
-    def run_fewer(self, state: State, name: str) -> State | None:
-        """Run a state that was made of another by leaving fixes out; None if its results don't
-        hold.
-        """
-        observed = self._run(state.program, name, drops_output=state.drops_output)
-        holds = self._holds(observed, drops_output=state.drops_output)
-        return replace(state, observed=observed) if holds else None
-
-    def left(self, state: State) -> Counter[tuple[str, int]]:
-        """Count the findings of a state by fingerprint and line in the untouched program."""
-        return Counter(
-            (finding.fingerprint, self.original_line(state.program, *finding.location.at))
-            for finding in state.observed.diagnosis.findings
-        )
-
-    def _holds(self, observed: Observed, *, drops_output: bool) -> bool:
-        verdict, _ = self.reference.judge(observed.recording)
-        return observed.is_finished and holds(verdict, drops_output=drops_output)
-
-    def _run(self, program: Program, name: str, *, drops_output: bool) -> Observed:
-        """Run a program with fixes; if its results differ, once more, beside the untouched one."""
+    def run(self, program: Program, *, drops_output: bool) -> Observed:
+        """Run a program with fixes, once; if its results differ, again beside the untouched one."""
+        if program in self._observed:
+            return self._observed[program]
 
         def is_settled(first: Recording) -> bool:
             verdict, _ = self.reference.judge(first)
@@ -380,14 +365,34 @@ class Trials:
                 attacks=self._untouched_name,
             )
 
-        return self.observe(twice(replay, name, is_settled, self.settle), name)
+        name = f"trial-{digest_of(program)}"
+        observed = self.observe(twice(replay, name, is_settled, self.settle), name)
+        return self._observed.setdefault(program, observed)
 
-    def judge(self, finding: Finding, trial: Trial) -> Judgment:
-        """Judge what a fix did to a finding of a state's program."""
-        fix = trial.fix
-        judged = trial.change.judge(finding, self.reference, contains=fix.contains)
+    def run_state(self, state: State) -> State | None:
+        """Run a state that was made of another by leaving fixes out; None if its results don't
+        hold.
+        """
+        observed = self.run(state.program, drops_output=state.drops_output)
+        verdict, _ = self.reference.judge(observed.recording)
+        is_held = observed.is_finished and holds(verdict, drops_output=state.drops_output)
+        return replace(state, observed=observed) if is_held else None
+
+    def left(self, state: State) -> Counter[tuple[str, int]]:
+        """Count the findings of a state by fingerprint and line in the untouched program."""
+        return Counter(
+            (finding.fingerprint, self.original_line(state.program, *finding.location.at))
+            for finding in state.observed.diagnosis.findings
+        )
+
+    def judge(self, finding: Finding, fix: Candidate, trial: Trial) -> Judgment:
+        """Judge what a fix of a trial did to a finding of its state's program."""
+        judged = trial.change.judge(finding, self.reference, contains=fix.contains, edits=fix.edits)
         if judged.verdict not in WORKING:
             return judged
+        if judged.verdict == LOSSY and not fix.drops_output and trial.fixes[1:]:
+            # Another one of them says that it drops some.
+            judged = replace(judged, verdict="verified", reasons=())
         for edit in fix.edits[:1]:
             program, name = trial.state.program, self._untouched_name
             needed: list[tuple[int, ReasonKind, Literal["reached", "raised"]]]
@@ -547,7 +552,7 @@ class UserBackend:
             is_held = verdict == "failed" or holds(verdict, drops_output=drops_output)
             return is_held and not may_round
 
-        name = f"{self.name}-{len(self.checks) + 1}"
+        name = f"{self.name}-{digest_of(program)}"
         recording = twice(partial(self._replay, program), name, is_settled, self._settle)
         self.checks[program] = self._judged(recording)
         return self.checks[program]

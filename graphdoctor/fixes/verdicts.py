@@ -5,7 +5,7 @@ after it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import VERIFIED, WORKING, Reason, Verdict, because
 from graphdoctor.facts.kernels import CudaGraphs
 from graphdoctor.facts.stack import parsed
-from graphdoctor.fixes.patch import LineMap
+from graphdoctor.fixes.patch import FileChange, LineMap, changed_parts
 from graphdoctor.trials.judge import Observed, Untouched, differences_of
 
 BREAK = "GD1"
@@ -99,8 +99,14 @@ class ProgramChange:
             site: finding for site, finding in self._sites_after.items() if site not in self.sites
         }
 
-    def replacements(self, target: Finding) -> list[Finding]:
+    def replacements(
+        self, target: Finding, edits: Sequence[FileChange] | None = None
+    ) -> list[Finding]:
         """New sites that the fix for a finding put in the place of its break.
+
+        Args:
+            target: The finding.
+            edits: The fix's own, where the change has those of other fixes, too.
 
         A break from which torch resumed hid nothing in its function: torch traced what comes after
         it. A new site there, or on the call path to it, breaks because of the fix. Where torch gave
@@ -119,13 +125,16 @@ class ProgramChange:
             for effect in finding.break_effects
         )
         path = {(self._root / entry.file, entry.line) for entry in target.user_stack}
-        return [
-            finding
-            for site, finding in self._new.items()
-            if site in self._caused
-            or (self._root / site[0], site[1]) in path
-            or (is_beside(finding) and (not has_hidden or self._reads_from(finding, target)))
-        ]
+        own = {(edit.path, line) for edit in edits or () for line in changed_parts(edit)}
+
+        def is_its(site: tuple[str, int, str], finding: Finding) -> bool:
+            at = (self._root / site[0], site[1])
+            if site in self._caused:
+                return edits is None or at in own
+            is_near = is_beside(finding)
+            return at in path or (is_near and (not has_hidden or self._reads_from(finding, target)))
+
+        return [finding for site, finding in self._new.items() if is_its(site, finding)]
 
     def at_same_call(self, target: Finding) -> list[Finding]:
         """New sites at the call that a finding's break was at."""
@@ -154,16 +163,23 @@ class ProgramChange:
 
     # Verdicts.
 
-    def judge(self, target: Finding, reference: Untouched, *, contains: bool = False) -> Judgment:
-        """Judge what the change did to a finding."""
+    def judge(
+        self,
+        target: Finding,
+        reference: Untouched,
+        *,
+        contains: bool = False,
+        edits: Sequence[FileChange] | None = None,
+    ) -> Judgment:
+        """Judge what the change, or the fix in it that has these edits, did to a finding."""
         whole = self._judge_whole(reference)
         if whole.verdict in _DECIDED:
             return whole
         is_verified = whole.verdict in VERIFIED
-        effect, reasons = self._effect(target, contains=contains)
+        effect, reasons = self._effect(target, contains=contains, edits=edits)
         if effect not in WORKING:
             is_step = effect == "moved" and is_verified
-            instead = self.replacements(target) if is_step else ()
+            instead = self.replacements(target, edits) if is_step else ()
             fingerprints = tuple(finding.fingerprint for finding in instead)
             return replace(whole, verdict=effect, reasons=reasons, instead=fingerprints)
         verdict = effect if whole.verdict == "verified" else whole.verdict
@@ -174,18 +190,23 @@ class ProgramChange:
 
     def judge_patch(self, reference: Untouched) -> Judgment:
         """Judge what the change did to the program as a whole, whatever finding it is for."""
-        whole = self._judge_whole(reference)
-        was, now, if_faster = self._was, self._now, whole.verdict
-        if if_faster not in VERIFIED:
-            return whole
-        if (loss := lost(was, now)) is not None:
-            return replace(whole, verdict="makes it worse", reasons=(loss,), if_faster=if_faster)
-        if score(now) < score(was):
+        whole = self.judge_program(reference)
+        if_faster = whole.verdict
+        if if_faster not in VERIFIED or score(self._now) < score(self._was):
             return whole
         why = because("breaks_instead", *whole.new) if whole.new else because("nothing_better")
         verdict: Verdict = "moved" if whole.new else "no effect"
         reasons = (why, *whole.reasons)
         return replace(whole, verdict=verdict, reasons=reasons, if_faster=if_faster)
+
+    def judge_program(self, reference: Untouched) -> Judgment:
+        """Judge results, limits and how much is compiled, whatever became of findings."""
+        whole = self._judge_whole(reference)
+        loss = lost(self._was, self._now) if whole.verdict in VERIFIED else None
+        if loss is None:
+            return whole
+        worse = replace(whole, verdict="makes it worse", reasons=(loss,))
+        return replace(worse, if_faster=whole.verdict)
 
     def _judge_whole(self, reference: Untouched) -> Judgment:
         """Judge results and limits: ``VERIFIED`` if results are the same."""
@@ -200,7 +221,9 @@ class ProgramChange:
             return Judgment("makes it worse", (because("over_limit"),), gone, new)
         return Judgment(verdict, reasons, gone, new)
 
-    def _effect(self, target: Finding, *, contains: bool) -> tuple[Verdict, Reasons]:
+    def _effect(
+        self, target: Finding, *, contains: bool, edits: Sequence[FileChange] | None
+    ) -> tuple[Verdict, Reasons]:
         """Judge what became of the finding, whatever that costs and whatever the results are."""
         was, now = self._was, self._now
         if target.code.startswith(RECOMPILE):
@@ -223,7 +246,7 @@ class ProgramChange:
             return "no effect", (nothing,)
         if _site(target, target.location.line) in self._sites_after:
             return "no effect", (because("break_is_there"),)
-        if not (replacements := self.replacements(target)):
+        if not (replacements := self.replacements(target, edits)):
             return "verified", ()
         left = because("breaks_instead", *(finding.site for finding in replacements))
         # Coverage doesn't tell: it rises when torch captures the operation that broke, even if the
@@ -355,6 +378,15 @@ def lost(was: Counts, now: Counts) -> Reason | None:
     has_more_graphs = now.graphs > was.graphs and not is_redeemed
     is_lost = has_more_graphs or _is_more(was.coverage, now.coverage)
     return _progress(was, now) if is_lost else None
+
+
+def breaks_more(was: Counts, now: Counts) -> bool:
+    """Tell if a program breaks at more lines or into more graphs, and torch doesn't trace for it
+    what it had given up.
+    """
+    is_traced = now.skipped_frames < was.skipped_frames or now.break_sites < was.break_sites
+    is_more = now.break_sites > was.break_sites or now.graphs > was.graphs
+    return is_more and not (is_traced and _is_more(now.coverage, was.coverage))
 
 
 def _is_more(share: float | None, other: float | None) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged
-from graphdoctor.probe.wire import ATTACKS_FILE, READS_FILE
+from graphdoctor.probe.wire import ATTACKS_FILE, META_FILE, READS_FILE, REQUEST_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request
@@ -81,8 +81,12 @@ class Replays:
     theirs.
     """
 
-    def __init__(self, request: Request, folder: Path, setup: Setup) -> None:
+    def __init__(
+        self, request: Request, folder: Path, setup: Setup, *, kept: Collection[str] = ()
+    ) -> None:
         self._request, self._folder, self._compiled = request, folder, folder / _COMPILED
+        self._kept = kept
+        """Those of an earlier command that needn't run again, if they would run the same."""
         self._asked, self.setup = setup, setup
         """As asked for, and with limits of time and memory that were found since."""
         self._warm = setup.warm or WarmProbes(probe_command(setup.interpreter))
@@ -119,7 +123,7 @@ class Replays:
         """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
         this name chose.
         """
-        folder, plan = self._begin(program, name)
+        folder, plan = self._planned(program, name)
         plan |= {
             "is_eager": is_eager,
             "outputs": self._results_of(name),
@@ -143,9 +147,12 @@ class Replays:
                 "judged": rounding.judged,
             }
         measured = measured or Measured(coverage=coverage and not is_eager, reads=True)
-        request = self._changed(program, backend, spec)
+        request = replace(self._changed(program, backend, spec), measured=measured, trial=plan)
+        if name in self._kept and _was_run(request, program, folder):
+            return read_recording(folder)
+        self._begin(program, folder)
         try:
-            self._record(replace(request, measured=measured, trial=plan), folder)
+            self._record(request, folder)
         finally:
             if is_cold:
                 shutil.rmtree(folder / _COMPILED, ignore_errors=True)
@@ -172,7 +179,8 @@ class Replays:
         it was timed earlier: nothing but timing finds that, since a compile whose time somebody
         counts must do its work.
         """
-        folder, plan = self._begin(program, name)
+        folder, plan = self._planned(program, name)
+        self._begin(program, folder)
         plan |= self._compiled_plan(program, backend) if cache is None else {"compiled": str(cache)}
         plan |= {"is_eager": is_eager, "is_start_timed": is_start_timed}
         request = replace(
@@ -250,18 +258,21 @@ class Replays:
     def _results_of(self, name: str | None) -> str | None:
         return None if name is None else str(self._folder / name / _RESULTS)
 
-    def _begin(self, program: Program, name: str) -> tuple[Path, dict[str, object]]:
-        """Make the folder of a replay, and plan what is the same for all."""
+    def _planned(self, program: Program, name: str) -> tuple[Path, dict[str, object]]:
+        """Name the folder of a replay, and plan what is the same for all."""
         folder = self._folder / name
+        patches = {str(path): str(edited) for path, edited, _ in _edited(program, folder)}
+        return folder, {**program.change.plan(), "patches": patches}
+
+    def _begin(self, program: Program, folder: Path) -> None:
+        """Make the folder of a replay, in place of one that an earlier command left."""
+        if self._kept:
+            shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.count += 1
-        patches: dict[str, str] = {}
-        for number, (path, content) in enumerate(program.content.items()):
-            edited = folder / "edited" / f"{number}-{path.name}"
+        for _, edited, content in _edited(program, folder):
             edited.parent.mkdir(exist_ok=True)
             write_private(edited, content)
-            patches[str(path)] = str(edited)
-        return folder, {**program.change.plan(), "patches": patches}
 
     def _compiled_plan(self, program: Program, backend: str | None) -> dict[str, object]:
         """Place what Inductor compiles: for the recorded program and backend, where it always
@@ -310,3 +321,23 @@ class Replays:
             # One Ctrl-C ends all trials.
             raise KeyboardInterrupt
         return ended
+
+
+def _edited(program: Program, folder: Path) -> Iterator[tuple[Path, Path, bytes]]:
+    """Name for each file that a program changes where its replay keeps the text."""
+    for number, (path, content) in enumerate(program.content.items()):
+        yield path, folder / "edited" / f"{number}-{path.name}", content
+
+
+def _was_run(request: Request, program: Program, folder: Path) -> bool:
+    """Tell if a folder holds a replay of the same request and texts that wasn't ended from
+    outside.
+    """
+    try:
+        asked = json.loads((folder / REQUEST_FILE).read_bytes())
+        is_same = all(path.read_bytes() == text for _, path, text in _edited(program, folder))
+        ended = json.loads((folder / META_FILE).read_bytes())["exit"]
+    except (OSError, ValueError, KeyError):
+        return False
+    is_over = ended is not None and ended["reason"] in ("finished", "error")
+    return is_same and is_over and asked == json.loads(json.dumps(request.for_probe()))

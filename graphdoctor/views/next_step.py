@@ -49,7 +49,7 @@ def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
         return line.replace("graphdoctor try ", f"graphdoctor try {shlex.quote(patch.name)} ", 1)
     if (command := write_command(treatment, target)) is not None and not is_written:
         return command
-    if treatment.is_interrupted:
+    if treatment.is_unfinished:
         return command_line(target, "fix", *_choices(treatment))
     if treatment.after is None and _is_broken(diagnosis.findings):
         if any(fix.untried_cause == "unsafe" for fix in treatment.tried):

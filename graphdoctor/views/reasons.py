@@ -24,6 +24,7 @@ UNTRIED: dict[UntriedCause, str] = {
     "unfinished_run": "the run didn't finish",
     "not_requested": "trials are off",
     "not_repeatable": "the run couldn't be repeated",
+    "budget": "time was up; the same command goes on",
 }
 """Why a fix wasn't tried."""
 
@@ -261,7 +262,7 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "too_short": "the call is too short to time",
     "probe_ended": "the probe ended during timing",
     "few_timed": "only the first {} fixes are timed one by one",
-    "bounded": _counts("stopped after {} and {}", "round", "replay"),
+    "bounded": "time was up: the same command goes on, --budget SECONDS gives it more",
     "interrupted": "interrupted, so some fixes weren't tried",
     "unfinished": "the recorded run didn't finish, so nothing was tried",
     "unfinished_without": "the run without it didn't finish",

@@ -99,7 +99,7 @@ def test_commands_agree_on_a_program(run_cli: RunCli, tmp_path: Path, name: str)
     voices.hear_diagnosis("guards", voices.ask("guards", target))
     (checked,) = voices.ask("check", target)["targets"]
     voices.hear_diagnosis("check", checked["diagnosis"])
-    fixed = voices.ask("fix", target, "--unsafe-fixes", "--no-timing")
+    fixed = voices.ask("fix", target, "--unsafe-fixes", "--no-timing", "--budget", "600")
     voices.hear_diagnosis("fix", fixed)
     treatment = fixed["recording"]["treatment"]
     if treatment is not None and treatment["before"] is not None:
@@ -196,7 +196,7 @@ def test_a_counter_is_what_plain_torch_makes_of_it(run_cli: RunCli, tmp_path: Pa
     (tmp_path / "plain.py").write_text(PLAIN)
     environment = clean_environment()
     plain = run_script(tmp_path / "plain.py", cwd=tmp_path, env=environment).stdout.split()
-    fixed = Voices(run_cli, tmp_path).ask("fix", "counter.py", "--no-timing")
+    fixed = Voices(run_cli, tmp_path).ask("fix", "counter.py", "--no-timing", "--budget", "600")
     treatment = fixed["recording"]["treatment"]
     counts = [treatment[when]["graphs"] for when in ("before", "after")]
     assert plain == [str(count) for count in counts] == ["8", "2"]

@@ -25,7 +25,15 @@ def in_class(forward: str) -> str:
 def treated(folder: Path, text: str, *arguments: str, target: str = "Net") -> dict[str, Any]:
     """The treatment of a program, and its findings."""
     (folder / "model.py").write_text(text)
-    command = ("fix", f"model.py:{target}", "--unsafe-fixes", "--no-timing", *arguments)
+    command = (
+        "fix",
+        f"model.py:{target}",
+        "--unsafe-fixes",
+        "--no-timing",
+        "--budget",
+        "600",
+        *arguments,
+    )
     done = run_command(*command, "--format", "json", cwd=folder, status=0)
     document: dict[str, Any] = json.loads(done.stdout)
     return {"findings": document["findings"], **document["recording"]["treatment"]}

@@ -14,10 +14,10 @@ import pytest
 
 from graphdoctor.commands.settings import load_settings
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.fixes import Treatment, TrialChoices
+from graphdoctor.facts.fixes import Treatment, TrialChoices, TriedFix
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, keep, kept_fixes
+from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, UnfinishedFixes, keep, kept_fixes
 from graphdoctor.fixes.patch import FileChange, SearchResult, diff_text
 from graphdoctor.probe.wire import (
     FIXES_FILE,
@@ -37,6 +37,10 @@ BEFORE, AFTER = b"caf\xe9 = 1\r\n", b"caf\xe9 = 2\r\n"
 COUNTS = Counts(
     break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0
 )
+FIX: dict[str, Any] = {
+    "title": "Do it", "kind": "code", "code": "GD101", "fingerprint": "1", "finding_place": "model.py:1", "round": 1,
+    "is_on_untouched": True,
+}  # fmt: skip
 CHOICES = TrialChoices(is_unsafe_tried=False, timing="final")
 
 
@@ -82,7 +86,7 @@ class Project:
         (self.recording / FIXES_FILE).write_text(json_of(treatment))
         keep(self.request, self.recording, SearchResult(treatment, (self.change,)), self.setup)
 
-    def found(self, **choices: Any) -> KeptFixes | OutdatedFixes | None:
+    def found(self, **choices: Any) -> KeptFixes | UnfinishedFixes | OutdatedFixes | None:
         choices_now = CHOICES.replace(**choices)
         return kept_fixes(
             self.request, choices_now, load_settings(self.folder).store, self.setup.interpreter
@@ -154,9 +158,27 @@ def test_other_options_of_the_trials_have_fixes_of_their_own(project, changes):
     assert project.outdated(**changes) == Change("options", ",".join(changes))
 
 
-@for_each("more", [{"after": None}, {"is_interrupted": True}, {"choices": None}])
-def test_what_verified_nothing_or_was_interrupted_is_not_kept(project, more):
+@for_each("more", [{"after": None}, {"choices": None}])
+def test_what_verified_nothing_is_not_kept(project, more):
     project.keep(**more)
+    assert project.found() is None
+
+
+@pytest.mark.parametrize("is_interrupted", [True, False])
+def test_trials_of_an_unfinished_search_are_kept_while_nobody_changes_them(project, is_interrupted):
+    for name in ("trial-1", "trial-2"):
+        folder = project.recording / "fixes" / name
+        folder.mkdir()
+        (folder / "outputs.pt").write_text(name)
+    untried = TriedFix(**FIX, untried_cause="budget")
+    tried = () if is_interrupted else (untried,)
+    project.keep(after=None, is_interrupted=is_interrupted, tried=tried)
+    unfinished = project.found(timing="none")
+    assert isinstance(unfinished, UnfinishedFixes)
+    assert unfinished.trials == {"trial-1", "trial-2"}
+    (project.recording / "fixes" / "trial-2" / "outputs.pt").write_text("something else")
+    assert project.found().trials == {"trial-1"}
+    project.rewrite(trials={})
     assert project.found() is None
 
 

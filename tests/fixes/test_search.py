@@ -4,6 +4,7 @@ fixes."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,6 +112,7 @@ class Script:
 
     def replay(self, program: Program, name: str, **options: Any) -> Recording:
         self.count += 1
+        name = readable(name, fixes_in(program))
         assert name not in self.asked, "each replay has a folder of its own"
         self.asked[name] = fixes_in(program)
         self.backends[name] = options.get("backend", "")
@@ -143,6 +145,11 @@ class Script:
             for name, asked in self.asked.items()
             if name not in ("eager", "untouched", "float64") and not name.endswith("-again")
         ]
+
+
+def readable(name: str, fixes: Fixes) -> str:
+    """The name of a replay, with fixes in place of a digest."""
+    return re.sub(r"-[0-9a-f]{10}\b", f" {'+'.join(sorted(fixes))}", name)
 
 
 def fixes_in(program: Program) -> Fixes:
@@ -278,7 +285,7 @@ def test_a_fix_uncovers_the_next_break(patient):
         for number, case in enumerate(treatment.tried, start=1)
     ]
     trials = [phase for phase in searched.phases if phase.startswith("trial ")]
-    assert trials == ["trial 1", "trial 2", "trial 3"], "later rounds add trials, so no total grows"
+    assert trials == ["trial 1: Do a", "trial 2: Do b", "trial 3: Do c"]
 
 
 ASKED = BreakReason(
@@ -359,10 +366,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "world": where(("second", runs()), ("third", runs()), otherwise=runs(3)),
         "known": {"GD101": known("first", "second", "third")},
     },
-    "what worked before an interrupt is tried first": {
-        "world": where(("third", runs()), otherwise=runs(3)), "known": {"GD101": known("first", "second", "third")},
-        "options": {"earlier": frozenset({"third = True"})},
-    },
     "every finding goes through its alternatives beside the others": {
         "world": breaking(a2=3, b1=5), "known": {"GD101:3": known("a1", "a2"), "GD101:5": known("b1", "b2")},
     },
@@ -434,7 +437,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "world": MEND_3, "known": A, "special": {"eager-again": OTHER, "float64": runs(ended=DIED)},
     },
     "results that differ are run again beside a float64 run before anything is said": {
-        "world": MEND_3, "known": A, "special": {"1.1.1-1": OTHER},
+        "world": MEND_3, "known": A, "special": {"trial a": OTHER},
     },
     "a run that can't be repeated leads to suggestions": {
         "world": breaking(3), "known": A, "special": {"untouched": runs(ended=DIED)},
@@ -492,17 +495,17 @@ SEARCHES: dict[str, dict[str, Any]] = {
     },
     # All together, then the first alone, which works, and the second alone.
     "a fix that fails under the user's backend is found and the other stays": {
-        **MINE, "special": {"mine-1": runs(ended=DIED), "mine-3": runs(ended=DIED)},
+        **MINE, "special": {"mine a+b": runs(ended=DIED), "mine b": runs(ended=DIED)},
     },
-    "other results under the user's backend are run again": {**MINE, "special": {"mine-1": OTHER}},
+    "other results under the user's backend are run again": {**MINE, "special": {"mine a+b": OTHER}},
     "a fix that changes results under the user's backend is blamed": {
-        **MINE, "special": dict.fromkeys(("mine-1", "mine-1-again", "mine-2", "mine-2-again"), OTHER),
+        **MINE, "special": dict.fromkeys(("mine a+b", "mine a+b-again", "mine a", "mine a-again"), OTHER),
     },
     "fixes that only fail together under the user's backend lose the last": {
-        **MINE, "special": {"mine-1": runs(ended=DIED)},
+        **MINE, "special": {"mine a+b": runs(ended=DIED)},
     },
     "a backend that changes results without fixes proves nothing": {
-        **MINE, "special": dict.fromkeys(("untouched-mine", "untouched-mine-again", "mine-1", "mine-1-again"), OTHER),
+        **MINE, "special": dict.fromkeys(("untouched-mine", "untouched-mine-again", "mine a+b", "mine a+b-again"), OTHER),
     },
     "nothing is timed unless that is asked for": {"world": peeling, "known": THREE, "ratio": lambda _before, _now: 0.5},
     "only the set is timed": {
@@ -532,9 +535,33 @@ SEARCHES: dict[str, dict[str, Any]] = {
             a=3, b=5, c=7, d=9, e=11)(fixes),
         "known": {f"GD101:{line}": known(name) for line, name in zip((3, 5, 7, 9, 11), "abcde", strict=True)},
     },
-    "rounds are bounded and that is said": {"world": peeling, "known": THREE, "most": {"_MAX_ROUNDS": 2}},
-    "nothing is said of bounds where nothing was left to try": {
-        "world": peeling, "known": THREE, "most": {"_MAX_ROUNDS": 3},
+    "fixes for all findings are one trial if they hold together": {
+        "world": breaking(a=3, b=5, c=7, d=9, e=11),
+        "known": {f"GD101:{line}": [fix(name, kind="code")] for line, name in zip((3, 5, 7, 9, 11), "abcde", strict=True)},
+    },
+    "two fixes that fail are both found, and their findings get other ones": {
+        "world": lambda fixes: runs(compared=differing()) if {"b", "d"} & fixes else breaking(
+            a=3, b2=5, c=7, d2=9)(fixes),
+        "known": {"GD101:3": known("a"), "GD101:5": known("b", "b2"), "GD101:7": known("c"), "GD101:9": known("d", "d2")},
+    },
+    "a fix that uncovers more breaks isn't kept": {
+        "world": where(("a", runs(5, 7, coverage=90)), otherwise=runs(3, coverage=70)), "known": {"GD101:3": known("a")},
+    },
+    "a fix that uncovers more breaks stays if torch traces a function that it skipped": {
+        "world": where(("a", runs(5, 7, coverage=90)), otherwise=runs(3, skips=[3], coverage=0)),
+        "known": {"GD101:3": known("a")},
+    },
+    "a fix that loses output comes after those that don't": {
+        "world": breaking(safe=3, lossy=5),
+        "known": {"GD101:3": known("safe"), "GD101:5": known(fix("lossy", drops_output=True), "vain")},
+    },
+    "a setting that breaks more than it mends is found among others": {
+        "world": lambda fixes: breaking(a=3, b=5, c=7)(fixes) if "b" not in fixes else runs(
+            *([] if "a" in fixes else [3]), *([] if "c" in fixes else [7]), coverage=40),
+        "known": {"GD101:3": known("a"), "GD101:5": known("b"), "GD101:7": known("c")},
+    },
+    "time is bounded and what wasn't tried is said": {
+        "world": peeling, "known": THREE, "options": {"budget_s": 0.0},
     },
     "replays are bounded and that is said": {
         "world": breaking(3), "known": {"GD101": known(*(f"vain{number}" for number in range(9)))},
@@ -643,13 +670,47 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path, patient):
     searched._options = options  # type: ignore[method-assign]
     treated = searched.treated()
     assert told(treated.treatment.tried) == [
-        ("a", "verified", 1, True), ("b", "verified", 1, False), ("b", "verified", 2, True),
+        ("a", "verified", 1, True), ("b", "verified", 2, True),
     ]  # fmt: skip
-    assert searched.script.trials == [{"a"}, {"b"}, {"a", "b"}]
+    assert searched.script.trials == [{"a"}, {"a", "b"}]
     [written] = treated.changes
     assert written.before == original
     assert written.after.splitlines()[2:4] == [b"line_3 # +a", b"line_4 # +a # +b"]
     assert treated.treatment.diff.startswith("--- a/model.py\n")
+
+
+def test_a_guard_is_tried_again_once_its_loop_has_moved(tmp_path, patient):
+    path = tmp_path / "model.py"
+    path.write_text("def forward(x):\n" + "".join(f"    line_{number}\n" for number in range(2, 9)))
+
+    def world(fixes: Fixes) -> Recording:
+        if "move" not in fixes:
+            return runs(3, skips=[3], coverage=0, file=path)
+        return runs(*([] if "guard" in fixes else [3]), coverage=80, file=path)
+
+    before = path.read_bytes()
+    moved = FileChange(path, before, before.replace(b"line_6", b"line_6()  # +move"))
+    move = fix("move", kind="code", edits=(moved,), change=RunChange(), snippet=None)
+    guard = fix("guard", kind="code")
+    treated = patient(world, {"GD101": [guard], "GD111": [move]}).treated()
+    assert told(treated.treatment.tried) == [
+        ("guard", "no effect", 1, False), ("move", "verified", 1, True), ("guard", "verified", 2, True),
+    ]  # fmt: skip
+
+
+def test_a_function_gets_one_fix_that_contains_a_break(patient, monkeypatch):
+    bounds = [fix("bound1", contains=True), fix("bound2", contains=True)]
+
+    def world(fixes: Fixes) -> Recording:
+        return runs(3, 5, coverage=50 + 20 * len(fixes))
+
+    monkeypatch.setattr(
+        "graphdoctor.fixes.trials.time_pair", timed(lambda before, after: 0.5 ** len(after))
+    )
+    searched = patient(world, {"GD101:3": bounds[:1], "GD101:5": bounds[1:]})
+    treatment = searched.treated(timing="final").treatment
+    assert [case.title for case in treatment.tried] == ["Do bound1"]
+    assert treatment.applied
 
 
 def test_reverted_edits_are_not_in_the_interrupted_set(patient, monkeypatch):
@@ -669,11 +730,10 @@ def test_reverted_edits_are_not_in_the_interrupted_set(patient, monkeypatch):
     searched = patient(
         world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted
     )
-    with pytest.raises(KeyboardInterrupt):
-        searched.treated(timing="final")
-    treatment = read_fact(
-        Treatment, json.loads((searched.folder / "recording" / "fixes.json").read_text())
-    )
+    treatment = searched.treated(timing="final").treatment
+    assert treatment.is_interrupted
+    written = (searched.folder / "recording" / "fixes.json").read_text()
+    assert read_fact(Treatment, json.loads(written)) == treatment
     assert [case.title for case in treatment.tried if case.is_applied] == ["Do good"]
     assert treatment.settings == ("good = True",)
     assert treatment.after is not None
@@ -869,11 +929,7 @@ def test_fix_not_run_under_the_users_backend_is_unverified(patient):
             pass
 
     searched = patient(breaking(a=3, b=12), TWO, backend="mine", script_type=Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        searched.treated()
-    treatment = read_fact(
-        Treatment, json.loads((searched.folder / "recording" / "fixes.json").read_text())
-    )
+    treatment = searched.treated().treatment
     assert told(treatment.tried) == [("a", "unproven", 1, False), ("b", "unproven", 1, False)]
     assert why(treatment.tried[0]) == "under mine: it wasn't run there"
     assert treatment.after is None

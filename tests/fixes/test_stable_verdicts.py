@@ -9,7 +9,7 @@ import pytest
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.patch import Candidate, with_fixes
-from graphdoctor.fixes.trials import Check, Trial, Trials, UserBackend
+from graphdoctor.fixes.trials import Check, Trials, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
@@ -48,10 +48,9 @@ def judged(folder: Path) -> tuple[Judgment, Check, Trials]:
         proposal = Candidate(
             "Print later", "config", is_safe=True, targets=(finding.fingerprint,), change=change
         )
-        trial = Trial(state, proposal, [finding])
-        trials.run_each([trial], "1")
+        [trial] = trials.run_each(state, [[proposal]])
         check = UserBackend(trials).check(with_fixes(Program(), [proposal]), drops_output=False)
-        return trials.judge(finding, trial), check, trials
+        return trials.judge(finding, proposal, trial), check, trials
     finally:
         replays._compiled = ours
         replays.close()

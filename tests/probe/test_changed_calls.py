@@ -22,7 +22,7 @@ def program(tmp_path):
 @pytest.mark.slow
 def test_fixes_are_tried_in_the_runs_dtype_and_batch_size(run_cli, program):
     changed = ("--dtype", "bf16", "--batch", "3")
-    flags = ("--unsafe-fixes", "--no-timing", "--format", "json")
+    flags = ("--unsafe-fixes", "--no-timing", "--budget", "600", "--format", "json")
     done = run_cli("fix", "model.py:call", *changed, *flags)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count(SHOWN.format(0)) == 1

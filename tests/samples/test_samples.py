@@ -211,7 +211,15 @@ def test_every_break_site_ends_as_listed(tmp_path: Path, name: str) -> None:
     text = (REPOSITORY / "sample_models" / f"{name}.py").read_text()
     (tmp_path / "model.py").write_text(text)
     done = run_command(
-        "fix", "model.py", "--unsafe-fixes", "--no-timing", "--format", "json", cwd=tmp_path
+        "fix",
+        "model.py",
+        "--unsafe-fixes",
+        "--no-timing",
+        "--budget",
+        "600",
+        "--format",
+        "json",
+        cwd=tmp_path,
     )
     document: dict[str, Any] = json.loads(done.stdout)
     treatment = document["recording"]["treatment"]

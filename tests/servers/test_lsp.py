@@ -282,7 +282,9 @@ def treated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose model has three breaks, with verified fixes for all."""
     folder = tmp_path_factory.mktemp("treated")
     (folder / "model.py").write_text(MODEL)
-    run_command("fix", "model.py", "--unsafe-fixes", "--no-timing", cwd=folder, status=0)
+    run_command(
+        "fix", "model.py", "--unsafe-fixes", "--no-timing", "--budget", "600", cwd=folder, status=0
+    )
     return folder
 
 
