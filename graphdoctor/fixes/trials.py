@@ -390,8 +390,8 @@ class Trials:
         judged = trial.change.judge(finding, self.reference, contains=fix.contains, edits=fix.edits)
         if judged.verdict not in WORKING:
             return judged
-        if judged.verdict == LOSSY and not fix.drops_output and trial.fixes[1:]:
-            # Another one of them says that it drops some.
+        if judged.verdict == LOSSY and not fix.drops_output and trial.drops_output:
+            # Another one says that it drops some.
             judged = replace(judged, verdict="verified", reasons=())
         for edit in fix.edits[:1]:
             program, name = trial.state.program, self._untouched_name

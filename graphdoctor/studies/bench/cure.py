@@ -51,8 +51,9 @@ from graphdoctor.views.answers import cure_text
 from graphdoctor.views.reasons import reasons_text
 
 _FOLDER = "cure"
-_SHARE_OF_FIXES = 0.5
-"""The part of the budget that trials of fixes may take."""
+_SHARE_OF_FIXES = 1 / 3
+"""The part of what is left of the budget that trials of fixes may take: every mode is worth a try,
+too."""
 
 _QUICKER = 0.8
 """A way that compiles in this share of the time or less is worth having if its calls are as
@@ -84,8 +85,8 @@ def cure(
     # Compiling each block by itself is a candidate of its own, and what fixes do to the call's time
     # is measured beside everything else.
     selection = replace(options.selection, ignore=(*options.selection.ignore, REPEATED_BLOCKS))
-    deadline = began + _SHARE_OF_FIXES * budget_s
-    options = replace(options, selection=selection, timing="none", deadline=deadline)
+    # What the best program computes is compared here.
+    options = replace(options, selection=selection, timing="none", is_checked=False)
     treated: SearchResult | None = None
 
     def candidates() -> Iterator[tuple[VariantSpec, Program | None]]:
@@ -93,8 +94,10 @@ def cure(
         every mode suffers from it.
         """
         nonlocal treated
-        if diagnosis.findings:
-            treated = try_fixes(request, recording, options, setup, check)
+        if search.has_time and any(finding.is_treatable for finding in diagnosis.findings):
+            fixing_s = _SHARE_OF_FIXES * (search.deadline - time.monotonic())
+            asked = replace(options, budget_s=fixing_s)
+            treated = try_fixes(request, recording, asked, setup, check)
         if treated is not None and treated.treatment.after is not None:
             yield VariantSpec("fixes"), treated.program
         if base.backend == "inductor":
@@ -166,6 +169,9 @@ class _Search:
     steps: list[CureStep] = field(default_factory=list)
     looks: dict[str, Look] = field(default_factory=dict)
     longest_s: float = 0.0
+    """How long a step took at most, the user's own way among them."""
+    comparing_s: float | None = None
+    """How long it took at most to compare results; None if that wasn't done."""
     floor_us: float | None = None
     """The least time of a compiled call, if that is more than eager mode's call."""
 
@@ -177,7 +183,7 @@ class _Search:
 
         A candidate's program is None for the best one so far.
         """
-        ways, own = self.ways, self.own
+        ways, own, began = self.ways, self.own, time.monotonic()
         with ways:
             if ways.is_cold:
                 ways.start_eager()
@@ -186,6 +192,7 @@ class _Search:
                 ways.start_eager(partial(ways.start, [own]))
             if ways.eager.is_steady:
                 ways.time([own])
+                self.longest_s = time.monotonic() - began
                 floor_us, eager_us = ways.floor_us(own), ways.eager.call_us
                 if floor_us is not None and own.call_us is not None:
                     # A compiled call that took less is the least that was seen.
@@ -203,6 +210,7 @@ class _Search:
             ways.eager.is_steady
             and self.best is own
             and judged(own.speedup, ways.noise) == "faster"
+            and time.monotonic() < self.deadline
         ):
             # Nobody looked whether what it computes is right.
             self._look(own)
@@ -212,9 +220,17 @@ class _Search:
         variant, look = self.ways.variant(way), self.looks.get(way.name)
         return variant if look is None else look.shown(variant)
 
+    @property
+    def has_time(self) -> bool:
+        """Check whether one more step fits, if it takes as long as the longest, and comparing its
+        results as long as before; the first time that takes about as long as a step.
+        """
+        comparing_s = self.longest_s if self.comparing_s is None else self.comparing_s
+        return time.monotonic() + self.longest_s + comparing_s < self.deadline
+
     def _step(self, best: Way, spec: VariantSpec, program: Program | None) -> Way:
         began, step = time.monotonic(), CureStep(name=spec.name, outcome="failed")
-        if began + self.longest_s > self.deadline:
+        if not self.has_time:
             step = step.replace(outcome="skipped", reason="time was up", is_late=True)
             return self._decided(step, best)
         name = f"{len(self.steps) + 1} {spec.name}"
@@ -274,10 +290,12 @@ class _Search:
 
     def _look(self, way: Way) -> Look:
         self.setup.on_phase("comparing results")
+        began = time.monotonic()
         reference = self._reference
         beside = reference.eager.kernels
         look = Look.at(way, reference, f"check-{way.slug}", self.folder, beside=beside)
         self.looks[way.name] = look
+        self.comparing_s = max(self.comparing_s or 0.0, time.monotonic() - began)
         return look
 
     def _decided(self, step: CureStep, best: Way) -> Way:
