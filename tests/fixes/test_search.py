@@ -771,10 +771,7 @@ def test_two_equal_lines_in_one_function_are_two_findings(tmp_path, patient):
             return world(self.asked[name])
 
     treated = patient(world, script_type=Counting).treated()
-    assert [case.is_applied for case in treated.treatment.tried if case.kind == "code"] == [
-        True,
-        True,
-    ]
+    assert [case.kind for case in treated.treatment.tried if case.is_applied] == ["code", "code"]
     assert treated.changes[0].after.count(b"is_compiling") == 2
     assert treated.treatment.left == ()
 
