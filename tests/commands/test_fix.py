@@ -258,8 +258,9 @@ SCALED = re.sub(
 def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatch):
     from graphdoctor.facts.spec import RunSpec
     from graphdoctor.fixes import options
+    from graphdoctor.fixes.moves.stay import keep_tensor
     from graphdoctor.fixes.patch import SearchOptions
-    from graphdoctor.fixes.recipes.reads import drop_item, keep_tensor
+    from graphdoctor.fixes.recipe import Edit, recipe
     from graphdoctor.fixes.search import search
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.reader import read_recording
@@ -271,7 +272,12 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     assert run_command("explain", "model.py", cwd=tmp_path).returncode == 0
     recording = tmp_path / ".graphdoctor" / (tmp_path / ".graphdoctor" / "last").read_text().strip()
     monkeypatch.chdir(tmp_path)
-    # The product tries the one that keeps gradients first, and then never needs the other.
+
+    @recipe("GD103")
+    def drop_item(place):
+        content = place.source.content.replace(b".item()", b"")
+        return Edit("Keep the tensor, and let gradients flow through it", content)
+
     monkeypatch.setattr(options, "recipes_for", lambda _code: (drop_item, keep_tensor))
     treatment = search(
         Request.of(RunSpec(target="model.py")), recording,

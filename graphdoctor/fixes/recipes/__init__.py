@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.moves import drop, report
+from graphdoctor.fixes.moves import dense, drop, operators, report, stay
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes import (
-    choices,
-    guarded_lines,
-    library_calls,
-    outside,
-    parts,
-    reads,
-    removals,
-    state,
-)
+from graphdoctor.fixes.recipes import choices, guarded_lines, outside, parts, removals, state
 
 _BRANCHES = (
     drop.drop,
@@ -34,16 +25,17 @@ RECIPES: tuple[Recipe, ...] = (
     removals.remove_graph_break,
     removals.remove_disable,
     removals.no_grad_for_inference_mode,
-    reads.keep_tensor,
-    reads.drop_item,
-    reads.keep_number,
-    reads.equal_number,
-    reads.mask_without_indexing,
-    library_calls.bincount_to_scatter,
-    library_calls.repeat_to_known_size,
-    library_calls.one_hot_classes,
-    library_calls.clone_instead_of_deepcopy,
-    library_calls.numpy_to_torch,
+    stay.keep_number,
+    stay.keep_tensor,
+    dense.mask_without_indexing,
+    dense.rows_without_indexing,
+    dense.count_unique,
+    dense.first_place,
+    operators.bincount_to_scatter,
+    operators.repeat_to_known_size,
+    operators.one_hot_classes,
+    operators.clone_instead_of_deepcopy,
+    operators.numpy_to_torch,
     removals.without_progress_bar,
     removals.hoist_read,
     outside.record_outside,
@@ -60,9 +52,9 @@ RECIPES: tuple[Recipe, ...] = (
     parts.loop_outside,
     parts.narrow_lock,
     parts.own_function,
-    library_calls.sort_in_graph,
+    operators.sort_in_graph,
     parts.statistics_outside,
-    library_calls.create_on_device,
+    operators.create_on_device,
     parts.line_outside,
 )
 

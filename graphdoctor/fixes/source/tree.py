@@ -35,7 +35,9 @@ from libcst import (
     CSTNode,
     CSTTransformer,
     Dict,
+    Element,
     FlattenSentinel,
+    For,
     FunctionDef,
     If,
     Import,
@@ -54,6 +56,7 @@ from libcst import (
     Set,
     SimpleStatementLine,
     SimpleString,
+    StarredElement,
     Tuple,
     parse_module,
     parse_statement,
@@ -486,6 +489,12 @@ class SourceFile:
         }
         return sorted(nodes, key=self.start)
 
+    def reads_of_parameter(self, parameter: Param) -> list[CSTNode]:
+        """Return where a parameter is read, in file order, if nothing else binds it."""
+        named = (name for name in find(self.function_of(parameter), Name))  # type: ignore[arg-type]
+        same = (name for name in named if self.parameter(name) is parameter)
+        return [*self.reads(first)] if (first := next(same, None)) is not None else []
+
     def _setting(self, assignment: BaseAssignment) -> CSTNode | None:
         node = assignment.node if isinstance(assignment, Assignment) else None
         holder = self._parents.get(node) if node is not None else None
@@ -547,9 +556,10 @@ class SourceFile:
     def is_target(self, name: CSTNode) -> bool:
         """Check whether the name is set, by ``=`` or ``+=``, rather than read."""
         parent = self.parent(name)
-        return isinstance(parent, AssignTarget) or (
-            isinstance(parent, AugAssign) and parent.target is name
-        )
+        while isinstance(parent, Element | StarredElement | Tuple | List):
+            name, parent = parent, self.parent(parent)
+        is_bound = isinstance(parent, AugAssign | AnnAssign | For) and parent.target is name
+        return isinstance(parent, AssignTarget) or is_bound
 
     def is_tensor(self, node: BaseExpression | None, depth: int = 0) -> bool:
         """Check whether it is certainly one tensor, or a parameter of a module."""

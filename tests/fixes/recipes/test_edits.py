@@ -21,9 +21,9 @@ import pytest
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.fixes.moves.operators import create_on_device
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.recipes.library_calls import create_on_device
 from graphdoctor.fixes.recipes.outside import hoist_value
 from graphdoctor.fixes.recipes.parts import own_function
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile

@@ -18,9 +18,9 @@ import torch
 
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.fixes.moves.drop import check_in_graph
+from graphdoctor.fixes.moves.operators import numpy_to_torch
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.recipes.library_calls import numpy_to_torch
 from graphdoctor.fixes.recipes.removals import no_grad_for_inference_mode
 from tests.each import for_each
 from tests.fixes.recipes.places import cases, mended, place_in, place_of

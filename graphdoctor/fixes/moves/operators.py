@@ -1,5 +1,5 @@
-"""Calls that torch doesn't trace, or not well, as they are written: NumPy's functions, ``one_hot``,
-``bincount``, ``sorted``, ``deepcopy``, and what makes tensors on another device.
+"""Operators that torch doesn't trace, or not well: NumPy's functions, ``one_hot``, ``bincount``,
+``repeat_interleave``, ``sorted``, ``deepcopy``; each has a row that says what does the same.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from libcst import (
     Assign,
     AssignTarget,
     Attribute,
-    BaseComp,
     BaseExpression,
     BaseNumber,
     BaseParenthesizableWhitespace,
-    BaseStatement,
     BaseString,
     BinaryOperation,
     Call,
@@ -27,7 +25,6 @@ from libcst import (
     DictComp,
     DictElement,
     Element,
-    Ellipsis,
     Expr,
     Float,
     FunctionDef,
@@ -38,7 +35,6 @@ from libcst import (
     Name,
     Param,
     ParenthesizedWhitespace,
-    SimpleStatementLine,
     SimpleString,
     SimpleWhitespace,
     Subscript,
@@ -50,7 +46,6 @@ from libcst import (
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.expressions import is_literal_number
 from graphdoctor.fixes.source.nodes import (
-    after_lines,
     assigned,
     bare,
     below_new,
@@ -63,6 +58,7 @@ from graphdoctor.fixes.source.nodes import (
     method_call,
     name_set,
     refuse_comment,
+    torch_call,
 )
 from graphdoctor.fixes.source.torch_names import words
 from graphdoctor.fixes.source.tree import (
@@ -78,39 +74,26 @@ from graphdoctor.fixes.source.tree import (
 )
 
 _ARGUMENTS = "its arguments aren't supported"
-_FUNCTIONS = {
+_NUMPY = {
     "interp": ("x xp fp", "_interp({x}, {xp}, {fp})"),
     "select": ("condlist choicelist | default", ""),
-    "digitize": ("x bins", "{np}.searchsorted({bins}, {x}, side='right')"),
-    "ediff1d": ("ary", "{np}.diff({np}.ravel({ary}))"),
-    "nanmax": (
-        "a | axis",
-        "{np}.nan_to_num({a}, nan=-{np}.inf, posinf={np}.inf, neginf=-{np}.inf).max({axis=})",
-    ),
-    "nanmin": (
-        "a | axis",
-        "{np}.nan_to_num({a}, nan={np}.inf, posinf={np}.inf, neginf=-{np}.inf).min({axis=})",
-    ),
-    "trapezoid": ("y | x dx axis", "torch.trapezoid({y}{, x}{, dx=}{, dim=})"),
-    "trapz": ("y | x dx axis", "torch.trapezoid({y}{, x}{, dx=}{, dim=})"),
+    "digitize": ("x bins", "np.searchsorted({bins}, {x}, side='right')"),
+    "ediff1d": ("ary", "np.diff(np.ravel({ary}))"),
+    "nanmax": ("a | axis", "np.nan_to_num({a}, nan=-np.inf, posinf=np.inf, neginf=-np.inf).max()"),
+    "nanmin": ("a | axis", "np.nan_to_num({a}, nan=np.inf, posinf=np.inf, neginf=-np.inf).min()"),
+    "trapezoid": ("y | x dx axis", "torch.trapezoid({y})"),
+    "trapz": ("y | x dx axis", "torch.trapezoid({y})"),
     "isin": ("element test_elements", "torch.isin({element}, {test_elements})"),
-    "nanmean": ("a | axis", "torch.nanmean({a}{, dim=})"),
-    "nansum": ("a | axis", "torch.nansum({a}{, dim=})"),
-    "nanmedian": ("a | axis", "torch.nanquantile({a}, 0.5{, dim=})"),
-    "nanquantile": ("a q | axis", "torch.nanquantile({a}, {q}{, dim=})"),
-    "nanpercentile": ("a q | axis", "torch.nanquantile({a}, {q} / 100{, dim=})"),
+    "nanmean": ("a | axis", "torch.nanmean({a})"),
+    "nansum": ("a | axis", "torch.nansum({a})"),
+    "nanmedian": ("a | axis", "torch.nanquantile({a}, 0.5)"),
+    "nanquantile": ("a q | axis", "torch.nanquantile({a}, {q})"),
+    "nanpercentile": ("a q | axis", "torch.nanquantile({a}, {q} / 100)"),
 }
 """NumPy functions that torch 2.13 doesn't trace: arguments that are needed | supported, and what
-does the same."""
+does the same; arguments that are supported come last, by keyword."""
 
 _ARRAYS = ("a", "x", "y", "element", "test_elements")
-_OPTIONAL = {
-    "{, x}": ("x", ", {x}"),
-    "{, dx=}": ("dx", ", dx={dx}"),
-    "{, dim=}": ("axis", ", dim={axis}"),
-    "{axis=}": ("axis", "axis={axis}"),
-}
-
 _INTERP = '''\
 def _interp(x, xp, fp):
     """``np.interp`` with torch operations."""
@@ -123,89 +106,79 @@ def _interp(x, xp, fp):
 '''
 """NumPy always interpolates in double precision, and so does this."""
 
-_Given = dict[str, BaseExpression]
+_CLASSES = words("""
+    num_classes n_classes nb_classes classes num_class n_class num_labels n_labels num_categories
+    n_categories num_experts n_experts vocab_size num_embeddings num_tokens
+""")
+"""Common names for the number of classes."""
 
 
 @recipe("GD109")
 def numpy_to_torch(place: Place) -> Edit:
-    """``np.interp(x, xp, fp)`` becomes a call to a new function that computes the same with torch.
+    """``torch.from_numpy(np.nanmean(x.numpy(), axis=0))`` becomes ``torch.nanmean(x, dim=0)``,
+    ``np.digitize(x, bins)`` an ``np.searchsorted``, which torch traces, and ``np.interp`` a call to
+    a new function.
 
-    Others become one call: ``torch.from_numpy(np.nanmean(x.numpy(), axis=0))`` becomes
-    ``torch.nanmean(x, dim=0)``, and ``np.digitize(x, bins)`` becomes an ``np.searchsorted``, which
-    torch traces. Unsafe: for lists and numbers, dtypes may differ, and the last bits always may.
+    Unsafe: for lists and numbers, dtypes may differ, and the last bits always may.
     """
     source = place.source
     call = place.pointed_call(
         lambda node: source.dotted_name(node).startswith("numpy."), "a call to a NumPy function"
     )
     name, code = source.dotted_name(call).removeprefix("numpy."), source.code(call.func)
-    decline_if(name not in _FUNCTIONS, f"there is no known torch version of `{code}`")
+    decline_if(name not in _NUMPY, f"there is no known torch version of `{code}`")
     refuse_comment(call)
-    parameters, template = _FUNCTIONS[name]
-    required = parameters.partition("|")[0].split()
-    arguments = by_name(call.args, parameters.replace("|", "").split(), _ARGUMENTS)
-    decline_if(not arguments.keys() >= set(required), _ARGUMENTS)
+    parameters, template = _NUMPY[name]
+    needed = parameters.partition("|")[0].split()
+    given = by_name(call.args, parameters.replace("|", "").split(), _ARGUMENTS)
     # None is the default.
-    arguments = {key: value for key, value in arguments.items() if dotted(value) != "None"}
-    if name == "interp":
-        decline_if(isinstance(arguments["x"], BaseNumber), "it interpolates a single number")
-        title = f"Use `_interp`, which uses torch operations, in place of `{code}`"
-        return place.edit(title, _with_interp(source, call, expression(template, **arguments)))
+    given = {key: value for key, value in given.items() if dotted(value) != "None"}
+    has_axes = isinstance(given.get("axis"), Tuple) and "nanquantile" in template
+    decline_if(
+        has_axes or not given.keys() >= set(needed) or {"x", "dx"} <= given.keys(), _ARGUMENTS
+    )
     module = source.code(call.func.value) if isinstance(call.func, Attribute) else "numpy"
-    old: BaseExpression = call
-    if template.startswith("torch."):
-        new = _in_torch(template, arguments)
-        argument = source.parent(call)
-        outer = source.parent(argument)
-        takers = ("torch.from_numpy", "torch.as_tensor", "torch.tensor")
-        if (
-            isinstance(outer, Call)
-            and list(outer.args) == [argument]
-            and (source.dotted_name(outer) in takers)
-        ):
-            old, result = outer, new
-        else:
-            result = method_call(new, "numpy")
-    elif template:
-        new = result = _filled(template.replace("{np}", module), arguments)
-    else:
-        new = result = _selected(module, arguments)
-    head = source.code(new.func if isinstance(new, Call) else new).partition("(")[0]
-    return place.edit(f"Use `{head}` in place of `{code}`", (old, result))
+    if name == "interp":
+        decline_if(isinstance(given["x"], BaseNumber), "it interpolates a single number")
+        title = f"Use `_interp`, which uses torch operations, in place of `{code}`"
+        return place.edit(title, _with_interp(source, call, expression(template, **given)))
+    if name == "select":
+        return place.edit(
+            f"Use `{module}.where` in place of `{code}`", (call, _selected(module, given))
+        )
+    is_torch = template.startswith("torch.")
+    is_number = "{q}" not in template or isinstance(given["q"], Integer | Float)
+    decline_if(not is_number, "its quantile isn't a literal number")
+    if is_torch:
+        given = {key: _tensor(value) if key in _ARRAYS else value for key, value in given.items()}
+    new = need(expression(template.replace("np.", f"{module}."), **given), Call)
+    for key in [key for key in given if key not in needed]:
+        new = with_argument(new, "dim" if is_torch and key == "axis" else key, given[key])
+    head = source.code(new.func).partition("(")[0]
+    outer = source.parent(source.parent(call))
+    takers = ("torch.from_numpy", "torch.as_tensor", "torch.tensor")
+    is_taken = (
+        isinstance(outer, Call) and source.dotted_name(outer) in takers and len(outer.args) == 1
+    )
+    change: Change = (outer if is_torch and is_taken else call, new)
+    if is_torch and not is_taken:
+        change = (call, method_call(new, "numpy"))
+    return place.edit(f"Use `{head}` in place of `{code}`", change)
 
 
-def _filled(template: str, arguments: _Given) -> BaseExpression:
-    for mark, (name, text) in _OPTIONAL.items():
-        template = template.replace(mark, text if name in arguments else "")
-    return expression(template, **arguments)
-
-
-def _selected(module: str, arguments: _Given) -> BaseExpression:
+def _selected(module: str, given: dict[str, BaseExpression]) -> BaseExpression:
     """Write ``np.where(a, x, np.where(b, y, default))``."""
     unclear = "its conditions aren't a literal list"
     conditions, choices = (
-        need(arguments.get(name), List, unclear).elements for name in ("condlist", "choicelist")
+        need(given[name], List, unclear).elements for name in ("condlist", "choicelist")
     )
     is_plain = all(isinstance(element, Element) for element in (*conditions, *choices))
     decline_if(not conditions or not is_plain or len(conditions) != len(choices), unclear)
-    result = arguments.get("default", Integer("0"))
+    result = given.get("default", Integer("0"))
     template = f"{module}.where({{condition}}, {{choice}}, {{rest}})"
     for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
         result = expression(template, condition=condition.value, choice=choice.value, rest=result)
     return result
-
-
-def _in_torch(template: str, arguments: _Given) -> BaseExpression:
-    has_axes = isinstance(arguments.get("axis"), Tuple)
-    decline_if(
-        {"x", "dx"} <= arguments.keys() or (has_axes and "nanquantile" in template), _ARGUMENTS
-    )
-    is_number = "{q}" not in template or isinstance(arguments.get("q"), Integer | Float)
-    decline_if(not is_number, "its quantile isn't a literal number")
-    return _filled(
-        template,
-        {key: _tensor(value) if key in _ARRAYS else value for key, value in arguments.items()},
-    )
 
 
 def _tensor(array: BaseExpression) -> BaseExpression:
@@ -228,11 +201,30 @@ def _with_interp(source: SourceFile, call: Call, new: BaseExpression) -> Change:
     return below_new(source, call, new, function)
 
 
-_CLASSES = words("""
-    num_classes n_classes nb_classes classes num_class n_class num_labels n_labels num_categories
-    n_categories num_experts n_experts vocab_size num_embeddings num_tokens
-""")
-"""Common names for the number of classes."""
+def with_argument(call: Call, name: str, value: BaseExpression) -> Call:
+    """Add an argument to a call, on a line of its own if the others are."""
+    if not call.args:
+        return call.with_changes(args=[keyword_argument(name, value.deep_clone())])
+    *rest, last = call.args
+    start, comma = call.whitespace_before_args, last.comma
+    has_comma = isinstance(comma, Comma)
+    end = comma.whitespace_after if isinstance(comma, Comma) else last.whitespace_after_arg
+    lines = start if isinstance(start, ParenthesizedWhitespace) else end
+    between: BaseParenthesizableWhitespace = SimpleWhitespace(" ")
+    if isinstance(lines, ParenthesizedWhitespace):
+        # The brackets have lines of their own, so the argument gets one too.
+        between = ParenthesizedWhitespace(indent=lines.indent, last_line=lines.last_line)
+    if isinstance(end, ParenthesizedWhitespace):
+        between = need(between, ParenthesizedWhitespace).with_changes(first_line=end.first_line)
+        end = ParenthesizedWhitespace(indent=end.indent, last_line=end.last_line)
+    after = Comma(whitespace_after=between)
+    before = last.with_changes(comma=after, whitespace_after_arg=SimpleWhitespace(""))
+    added = keyword_argument(name, value)
+    if has_comma:
+        added = added.with_changes(comma=Comma(whitespace_after=end))
+    else:
+        added = added.with_changes(whitespace_after_arg=end)
+    return call.with_changes(args=[*rest, before, added]).deep_clone()
 
 
 @recipe("GD104", "GD103")
@@ -247,10 +239,9 @@ def one_hot_classes(place: Place) -> Edit:
         lambda node: bool(node.args) and source.dotted_name(node) == "torch.nn.functional.one_hot",
         "a call to `one_hot`",
     )
-    decline_if(any(argument.star for argument in call.args), "its arguments are unpacked")
-    named = [argument for argument in call.args if keyword_of(argument) == "num_classes"]
-    classes = [*named, *[argument for argument in call.args if argument.keyword is None][1:]]
-    is_open = not classes or source.code(classes[0].value).replace(" ", "") == "-1"
+    given = by_name(call.args, ("tensor", "num_classes"), "its arguments are unpacked")
+    classes = given.get("num_classes")
+    is_open = classes is None or source.code(classes).replace(" ", "") == "-1"
     decline_if(not is_open, "it already has a number of classes")
     spelled = {name for base in _CLASSES for name in (base, base.upper())}
     names = {name for name in spelled if source.is_in_scope(call, name)}
@@ -258,39 +249,10 @@ def one_hot_classes(place: Place) -> Edit:
     names -= name_set(call)
     decline_if(len(names) > 1, "several numbers of classes are in scope")
     decline_if(not names, "no number of classes is in scope")
-    name = names.pop()
-    number = parse_expression(name)
-    change: Change = (call, _with_argument(call, "num_classes", number))
-    if classes:
-        change = (classes[0].value, number)
+    number = parse_expression(name := names.pop())
+    with_number = with_argument(call, "num_classes", number)
+    change: Change = (call, with_number) if classes is None else (classes, number)
     return place.edit(f"Pass `num_classes={name}` to `one_hot`", change)
-
-
-def _with_argument(call: Call, name: str, number: BaseExpression) -> Call:
-    """Add an argument to a call; what followed the last one, such as a comma or a newline, still
-    comes last.
-    """
-    copy = call.deep_clone()
-    added = keyword_argument(name, number)
-    last, start = copy.args[-1], copy.whitespace_before_args
-    comma = last.comma if isinstance(last.comma, Comma) else None
-    trailing = comma.whitespace_after if comma is not None else last.whitespace_after_arg
-    between: BaseParenthesizableWhitespace = SimpleWhitespace(" ")
-    if isinstance(trailing, ParenthesizedWhitespace):
-        # The bracket has its own line, so the argument gets one too.
-        if isinstance(start, ParenthesizedWhitespace):
-            between = trailing.with_changes(indent=start.indent, last_line=start.last_line)
-        trailing = ParenthesizedWhitespace(indent=trailing.indent, last_line=trailing.last_line)
-    elif isinstance(start, ParenthesizedWhitespace):
-        between = ParenthesizedWhitespace(indent=start.indent, last_line=start.last_line)
-    before = last.with_changes(
-        comma=Comma(whitespace_after=between), whitespace_after_arg=SimpleWhitespace("")
-    )
-    if comma is not None:
-        added = added.with_changes(comma=Comma(whitespace_after=trailing))
-    else:
-        added = added.with_changes(whitespace_after_arg=trailing)
-    return copy.with_changes(args=[*copy.args[:-1], before, added])
 
 
 @recipe("GD104")
@@ -298,36 +260,30 @@ def bincount_to_scatter(place: Place) -> Edit:
     """``torch.bincount(x, minlength=n)`` becomes ``x.new_zeros(n).scatter_add(0, x,
     torch.ones_like(x))``.
 
-    With weights, their zeros and themselves take the place of the counts and ones. Unsafe: a value
-    of ``minlength`` or more makes ``bincount`` return more counts, and ``scatter_add`` fail.
-    Without ``minlength``, a size takes its place that the result had in each call.
+    With weights, their zeros and themselves take the place of the counts and ones; the classes of
+    what isn't a name are counted in their one-hot form. Unsafe: a value of ``minlength`` or more
+    makes ``bincount`` return more counts, and ``scatter_add`` fail. Without ``minlength``, a size
+    takes its place that the result had in each call.
     """
     source = place.source
     call = place.nearby_call("bincount")
     refuse_comment(call)
-    arguments = by_name(source.given_to(call), ("weights", "minlength"), _ARGUMENTS)
+    given = by_name(source.given_to(call), ("weights", "minlength"), _ARGUMENTS)
+    given = {key: value for key, value in given.items() if dotted(value) != "None"}
     counted = known(source.receiver(call), _ARGUMENTS)
     unknown = "`bincount` has no `minlength`, so nothing shows how many counts there are"
-    equal = place.equal_to(call) if "minlength" not in arguments else None
-    length = arguments.get("minlength") or parse_expression(known(equal, unknown).names[0])
-    weights = need(arguments.get("weights", Name("None")), Name, "the weights aren't a name").value
-    index = counted if isinstance(counted, Name) else Name(source.free_name("index"))
-    like = ones = weights
-    if weights == "None":
-        like, ones = "{index}", "torch.ones_like({index})"
-    template = f"{like}.new_zeros({{length}}).scatter_add(0, {{index}}, {ones})"
-    new: BaseExpression = expression(template, index=index, length=length)
-    change: Change = call, new
-    if index is not counted:
-        no_statement = "the call has no statement of its own"
-        line = need(source.around(call, BaseStatement), SimpleStatementLine, no_statement)
-        only(line.body, no_statement)
-        first = assigned(index.deep_clone(), bare(counted).deep_clone())
-        rest = line.with_changes(leading_lines=()).deep_replace(call, new)
-        change = (line, [after_lines(first, line.leading_lines), need(rest, SimpleStatementLine)])
-    shown = source.shortened(length)
-    title = f"Count into `{shown}` places with `scatter_add` in place of `bincount`"
-    return place.edit(title if equal is None else f"{title}{equal.words}", change)
+    equal = place.equal_to(call) if "minlength" not in given else None
+    length = given.get("minlength") or parse_expression(known(equal, unknown).names[0])
+    weights = given.get("weights", counted)
+    template = "{weights}.new_zeros({length}).scatter_add(0, {index}, {ones})"
+    ones = weights if "weights" in given else torch_call("ones_like", [counted])
+    if "weights" not in given and not isinstance(counted, Name):
+        template = "torch.nn.functional.one_hot({index}, {length}).sum(0)"
+    else:
+        need(weights, Name, "the weights aren't a name")
+    new = expression(template, index=bare(counted), length=length, weights=weights, ones=ones)
+    title = f"Count into `{source.shortened(length)}` places in place of `bincount`"
+    return place.edit(title if equal is None else f"{title}{equal.words}", (call, new))
 
 
 @recipe("GD104", "GD100")
@@ -341,7 +297,7 @@ def repeat_to_known_size(place: Place) -> Edit:
     equal = known(place.equal_to(call), "no size in scope equals that of the result")
     size = parse_expression(equal.names[0])
     title = f"Pass `output_size={equal.names[0]}` to `repeat_interleave`{equal.words}"
-    return place.edit(title, (call, _with_argument(call, "output_size", size)))
+    return place.edit(title, (call, with_argument(call, "output_size", size)))
 
 
 @recipe("GD123")
@@ -393,9 +349,9 @@ def _sorted(source: SourceFile, listed: BaseExpression, options: Sequence[Arg]) 
 
 _NOT_A_TENSOR = "what is copied may not be a tensor"
 _EACH = {
-    "dict": "{{name: value{chain} for name, value in {{copied}}.items()}}",
-    "list": "[value{chain} for value in {{copied}}]",
-    "tuple": "tuple(value{chain} for value in {{copied}})",
+    "dict": "{name: value.detach().clone() for name, value in {copied}.items()}",
+    "list": "[value.detach().clone() for value in {copied}]",
+    "tuple": "tuple(value.detach().clone() for value in {copied})",
 }
 
 
@@ -431,15 +387,14 @@ def _clones(source: SourceFile, copied: BaseExpression) -> BaseExpression:
             for element in copied.elements:
                 if not isinstance(element, Element | DictElement):
                     raise DeclinedError("the container unpacks other containers")
-                if not isinstance(element.value, BaseNumber | BaseString):
-                    element = element.with_changes(value=_clones(source, element.value))  # noqa: PLW2901
-                elements.append(element)
+                is_kept = isinstance(element.value, BaseNumber | BaseString)
+                value = element.value if is_kept else _clones(source, element.value)
+                elements.append(element.with_changes(value=value))
             return copied.with_changes(elements=elements)
+        case Attribute() | Name() if kind := _kind(source, copied):
+            return expression(_EACH[kind], copied=copied)
         case Attribute() | Name():
-            kind, is_plain = _kind(source, copied)
-            if kind:
-                chain = ".clone()" if is_plain else ".detach().clone()"
-                return expression(_EACH[kind].format(chain=chain), copied=copied)
+            pass
         case _:
             is_tensor = source.is_tensor(copied) or isinstance(copied, Subscript)
             decline_if(not is_tensor, _NOT_A_TENSOR)
@@ -447,25 +402,21 @@ def _clones(source: SourceFile, copied: BaseExpression) -> BaseExpression:
     return method_call(copied, *([] if is_detached else ["detach"]), "clone")
 
 
-def _kind(source: SourceFile, copied: Attribute | Name) -> tuple[str, bool]:
-    """Return ``dict``, ``list`` or ``tuple``, or an empty string for a tensor; and whether it can't
-    require a gradient.
-    """
+def _kind(source: SourceFile, copied: Attribute | Name) -> str:
+    """Return ``dict``, ``list`` or ``tuple``, or an empty string for a tensor."""
     parameter = source.parameter(copied)
     if parameter is not None:
-        return _annotated(parameter), False
+        return _annotated(parameter)
     values, code = source.bound_to(copied), source.code(copied)
     is_unknown = isinstance(copied, Attribute) and not values
     decline_if(is_unknown, f"nothing in the file says what `{code}` is")
-    kinds = {_kind_of(source, value) for value in values} or {("", False)}
+    kinds = {_kind_of(source, value) for value in values if value is not None} or {""}
     decline_if(len(kinds) > 1, f"`{code}` is set to values of different kinds")
     return kinds.pop()
 
 
-def _kind_of(source: SourceFile, value: BaseExpression | None) -> tuple[str, bool]:
+def _kind_of(source: SourceFile, value: BaseExpression) -> str:
     match value:
-        case None:
-            return "", False
         case Dict(elements=elements) | List(elements=elements) | Tuple(elements=elements):
             parts = [part.value for part in elements if isinstance(part, Element | DictElement)]
             is_whole = bool(parts) and len(parts) == len(elements)
@@ -473,26 +424,19 @@ def _kind_of(source: SourceFile, value: BaseExpression | None) -> tuple[str, boo
             parts, is_whole = [part], True
         case _:
             decline_if(not source.is_tensor(value), _NOT_A_TENSOR)
-            return "", False
+            return ""
     is_all = is_whole and all(map(source.is_tensor, parts))
     decline_if(not is_all, "not everything in the container is a tensor")
-    is_plain = not isinstance(value, BaseComp) and all(
-        isinstance(part, Call)
-        and source.dotted_name(part).rpartition(".")[0] == "torch"
-        and "requires_grad" not in source.code(part)
-        for part in parts
-    )
-    return type(value).__name__.lower().removesuffix("comp"), is_plain
+    return type(value).__name__.lower().removesuffix("comp")
 
 
 def _annotated(parameter: Param) -> str:
     """Return what a parameter's annotation says; one without is taken to be a tensor."""
     annotation = parameter.annotation.annotation if parameter.annotation is not None else None
     match annotation:
-        case Subscript(value=Name(value=name), slice=elements) if name.lower() in _EACH:
-            inner = [part.slice.value for part in elements if isinstance(part.slice, Index)]
-            inner = [part for part in inner if not isinstance(part, Ellipsis)]
-            if inner and last_name(inner[-1]) == "Tensor":
+        case Subscript(value=Name(value=name), slice=parts) if name.lower() in _EACH:
+            inner = [part.slice.value for part in parts if isinstance(part.slice, Index)]
+            if [last_name(part) for part in inner if dotted(part)][-1:] == ["Tensor"]:
                 return name.lower()
     is_other = annotation is not None and last_name(annotation) != "Tensor"
     decline_if(is_other, f"`{parameter.name.value}` may not be a tensor")

@@ -1,0 +1,622 @@
+"""Dense forms: what a mask selects, or the places where it is true, becomes the whole tensor with
+its shape, and what reduces it leaves the rest out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from libcst import (
+    Add,
+    AddAssign,
+    Arg,
+    Assign,
+    AssignTarget,
+    Attribute,
+    AugAssign,
+    BaseAugOp,
+    BaseBinaryOp,
+    BaseExpression,
+    BaseNumber,
+    BaseSmallStatement,
+    BinaryOperation,
+    BitAnd,
+    BitInvert,
+    BitOr,
+    BitXor,
+    Call,
+    Comparison,
+    ComparisonTarget,
+    CSTNode,
+    Divide,
+    DivideAssign,
+    Element,
+    Expr,
+    Float,
+    Index,
+    Integer,
+    Minus,
+    Multiply,
+    MultiplyAssign,
+    Name,
+    NamedExpr,
+    Power,
+    Return,
+    SimpleString,
+    Subscript,
+    SubscriptElement,
+    Subtract,
+    SubtractAssign,
+    UnaryOperation,
+    parse_expression,
+)
+
+from graphdoctor.fixes.moves.stay import roots_of
+from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.source.expressions import is_boolean, tests_for_finite
+from graphdoctor.fixes.source.nodes import (
+    as_operand,
+    bare,
+    bracketed,
+    expression,
+    index_of,
+    is_repeatable,
+    keyword_argument,
+    keyword_of,
+    method_call,
+    refuse_comment,
+    targets_of,
+    where,
+)
+from graphdoctor.fixes.source.spread import CASTS, Spread, traced_from
+from graphdoctor.fixes.source.torch_names import words
+from graphdoctor.fixes.source.tree import (
+    DeclinedError,
+    SourceFile,
+    decline_if,
+    known,
+    need,
+    only,
+    walk,
+)
+
+_NEUTRAL = {
+    **dict.fromkeys(("sum", "mean"), "0"),
+    **dict.fromkeys(("max", "amax"), "-torch.inf"),
+    **dict.fromkeys(("min", "amin"), "torch.inf"),
+}
+"""Reductions, and the value that doesn't change the result of each."""
+
+_ELEMENTWISE = words("abs neg square sin cos tanh sigmoid relu float detach bool")
+"""Elementwise methods whose gradient is finite everywhere."""
+
+_IN_ROWS = words("argmax log_softmax softmax sum logsumexp")
+"""Methods that stay within a row, with ``-1`` alone."""
+
+_LOSSES = words("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits")
+"""Elementwise losses, defined for all numbers."""
+
+_BY_CLASS = words("cross_entropy nll_loss")
+"""Losses that leave out an index of their targets."""
+
+_COUNTS = words("numel size shape")
+_FLATTENING = words("squeeze flatten view reshape ravel")
+_MASKS = Name | Attribute | Comparison | Call
+_OF_MASKS = BitInvert | BitAnd | BitOr | BitXor | Multiply
+"""Operators that masks are made with; `x[-1]` and `x[n - 1]` select by a position."""
+
+_OF_ELEMENTS = Add | Subtract | Multiply
+_BRACKETS = Arg | Assign | AugAssign | Return | Element | Index | NamedExpr
+"""Statements and brackets around an expression."""
+
+_DIRECT = "the selected values are used directly"
+_INDICES = "the indices where the mask is true are used directly"
+_TWICE = "the mask would be computed twice"
+_UNIQUE = "({values}.flatten().sort().values.diff() != 0).sum() + 1"
+"""How many different values there are, if there are any."""
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """``x[mask]``, ``x.masked_select(mask)``, ``x.index_select(0, rows)``."""
+
+    node: BaseExpression
+    tensor: BaseExpression
+    index: BaseExpression
+
+
+@recipe("GD104")
+def mask_without_indexing(place: Place) -> Edit:
+    """``x[mask].sum()`` becomes ``torch.where(mask, x, 0).sum()``, ``x[mask] *= 2`` a
+    ``torch.where`` as well, and ``len(x[mask])`` becomes ``mask.sum()``.
+
+    Also for what ``torch.nonzero(mask)`` selects, for losses, and for names that keep what is
+    selected. Unsafe: it assumes that the mask has the shape of the tensor, or one value for each
+    row, and sums add up in another order. Safe only for ``x[x > 0] *= 2``, where neither applies.
+    """
+    return _edit(place, is_rows=False)
+
+
+@recipe("GD104")
+def rows_without_indexing(place: Place) -> Edit:
+    """``boxes[mask].sum()`` becomes ``torch.where(mask.unsqueeze(-1), boxes, 0).sum()``, for a mask
+    with one value for each row.
+    """
+    return _edit(place, is_rows=True)
+
+
+def _edit(place: Place, *, is_rows: bool) -> Edit:
+    source = place.source
+    node = _pointed(place)
+    title = f"Select with `torch.where` in place of `{source.shortened(node)}`"
+    if _is_nonzero(source, node):
+        dense = _Dense(place, _mask_of(source, node), is_rows=is_rows)
+        dense.without_places(node)
+        return place.edit(title, *dense.spread.changes())
+    selection = known(_selection(source, node))
+    small = source.around(node, BaseSmallStatement)
+    if isinstance(small, Assign | AugAssign):
+        targets = targets_of(small)
+        target = _selection(source, targets[0]) if len(targets) == 1 else None
+        is_same = target and source.code(target.index) == source.code(selection.index)
+        if target and is_same and isinstance(target.node, Subscript):
+            return _assigned(place, small, target, is_rows=is_rows)
+    dense = _Dense(place, selection.index, is_rows=is_rows)
+    dense.follow(selection.node)
+    return place.edit(title, *dense.spread.changes())
+
+
+def _pointed(place: Place) -> BaseExpression:
+    """Return what torch points to, or the first of those that the line selects by one mask."""
+    source = place.source
+    try:
+        return place.pointed(
+            lambda node: _is_nonzero(source, node) or _is_masked(source, node),
+            "a mask that selects values",
+        )
+    except DeclinedError:
+        nodes = walk(place.statement) if place.expression is None else ()
+        found = [selection for node in nodes if (selection := _selection(source, node))]
+        masked = [selection for selection in found if _is_masked(source, selection.node)]
+        if len({source.code(selection.index) for selection in masked}) != 1:
+            raise
+        return masked[0].node
+
+
+@recipe("GD104")
+def count_unique(place: Place) -> Edit:
+    """``len(codes.unique())`` becomes ``(codes.flatten().sort().values.diff() != 0).sum() + 1``.
+
+    Unsafe: of an empty tensor, it is 1.
+    """
+    source = place.source
+    call = place.pointed_call(
+        lambda node: source.method_name(node) == "unique" and not source.given_to(node),
+        "a call to `unique`",
+    )
+    values = known(source.receiver(call), "it isn't known what it is called on")
+    spread = _spread_of(place)
+    taken: list[BaseExpression] = [call]
+    match source.parent(call):
+        case Assign(targets=[AssignTarget(target=Name() as name)]) if source.is_local(name):
+            spread.put(call, bare(values).deep_clone())
+            values, taken = name, [*source.reads(name)]
+    for node in taken:
+        counted = known(_length_of(source, node), "more than the number of its values is used")
+        count = _beside(source, counted, expression(_UNIQUE, values=as_operand(values)))
+        spread.put(counted, count)
+        spread.follow(counted)
+    title = f"Count the different values of `{source.shortened(values)}` in the graph"
+    return place.edit(title, *spread.changes())
+
+
+@recipe("GD104")
+def first_place(place: Place) -> Edit:
+    """``(ids == end).nonzero()[0]`` becomes ``(ids == end).int().argmax(0, keepdim=True)``.
+
+    Unsafe: where the mask is true nowhere, that is 0, and an error before.
+    """
+    source = place.source
+    node = place.pointed(lambda node: _is_nonzero(source, node), "the places where a mask is true")
+    mask, user = _mask_of(source, node), source.parent(node)
+    is_tuple = _is_tuple(source, need(node, Call))
+    if is_tuple:
+        decline_if(source.code(known(index_of(user), _INDICES)) != "0", _INDICES)
+        user = source.parent(user)
+    at = source.code(known(index_of(user), _INDICES))
+    taker = source.parent(user)
+    is_read = source.read_of(source.parent(taker), CASTS) is user
+    kept = "" if is_tuple or is_read else ", keepdim=True"
+    templates = {
+        "0": f"{{mask}}.int().argmax(0{kept})",
+        "-1": f"{{mask}}.shape[0] - 1 - {{mask}}.flip(0).int().argmax(0{kept})",
+    }
+    decline_if(at not in templates, _INDICES)
+    decline_if(at == "-1" and not is_repeatable(known(source.receiver(node))), _TWICE)
+    new = expression(templates[at], mask=as_operand(mask))
+    title = f"Find the place with `argmax` in place of `{source.shortened(node)}`"
+    return place.edit(title, (user, _beside(source, user, new)))
+
+
+def _spread_of(place: Place) -> Spread:
+    return Spread(place.source, traced_from(place.source, roots_of(place)))
+
+
+def _mask_of(source: SourceFile, node: BaseExpression) -> BaseExpression:
+    tensor = known(source.receiver(node), _INDICES)
+    return as_operand(tensor) if is_boolean(tensor, source) else method_call(tensor, "bool")
+
+
+class _Dense:
+    """Writes computations with selected values on whole tensors, up to what reduces them."""
+
+    def __init__(self, place: Place, mask: BaseExpression, *, is_rows: bool) -> None:
+        self._source, self._mask, self._is_rows = place.source, mask, is_rows
+        made_of = place.source.set_values(mask) if isinstance(mask, Name) else []
+        for test in (mask, *made_of):
+            decline_if(tests_for_finite(test), "what the mask leaves out may not be finite")
+        self.spread = _spread_of(place)
+        self._index = {place.source.code(mask)}
+        """How the file writes what selects."""
+        self._wholes: set[str] = set()
+        """Names that hold whole tensors now."""
+        self._is_of_places = False
+        self._tensor: BaseExpression | None = None
+        """What it selects from."""
+
+    def without_places(self, node: BaseExpression) -> None:
+        """Write ``rows = torch.nonzero(mask).squeeze(-1)`` as ``rows = mask.bool()``, and uses
+        of it as reductions.
+        """
+        source, mask = self._source, self._mask
+        if (counted := _length_of(source, node)) is not None:
+            self._count(counted)
+            return
+        places, is_tuple = _places(source, need(node, Call, _INDICES))
+        self._is_of_places = not is_tuple
+        refuse_comment(places)
+        if (counted := _length_of(source, places)) is not None:
+            self._count(counted)
+            return
+        match source.parent(places):
+            case Assign(targets=[AssignTarget(target=Name() as name)]):
+                is_once = source.is_local(name) and len(source.values(name)) == 1
+                more = "the indices where the mask is true are assigned more than once"
+                decline_if(not is_once, more)
+                self._mask = Name(name.value)
+                self._index = {name.value}
+                for read in source.reads(name):
+                    if (counted := _length_of(source, read)) is not None:
+                        self._count(counted)
+                        continue
+                    selection = _around(source, read)
+                    if not _is_set_to_number(source, selection):
+                        self.follow(selection.node)
+                is_plain = isinstance(mask, Comparison) and not source.spans_lines(node)
+                self.spread.put(places, bare(mask) if is_plain else mask)
+            case Index() | Arg():
+                self._index = {source.code(places)}
+                self.follow(_around(source, places).node)
+            case _:
+                raise DeclinedError(_INDICES)
+
+    def follow(self, node: BaseExpression) -> None:
+        """Follow selected values up to what reduces them."""
+        source = self._source
+        while True:
+            inner = known(self.picked(node), _DIRECT)
+            if (counted := _length_of(source, node)) is not None:
+                self._count(counted)
+                return
+            user = source.parent(node)
+            outer = source.parent(user)
+            is_given = isinstance(user, Attribute | Arg) and isinstance(outer, Call)
+            call = outer if is_given and isinstance(outer, Call) else None
+            is_reduced = source.method_name(known(call)) in _NEUTRAL if call else False
+            if (
+                call
+                and is_reduced
+                and source.receiver(call) is node
+                and not _is_within_rows(source, call)
+            ):
+                self._reduce(call, inner)
+                return
+            if call is not None and self._follow_loss(call):
+                return
+            if isinstance(user, Assign):
+                self._follow_name(user, node, inner)
+                return
+            if isinstance(user, ComparisonTarget):
+                user = outer
+            node = need(call or user, BaseExpression, _DIRECT)
+            is_of_elements = Call | BinaryOperation | UnaryOperation | Comparison
+            decline_if(not isinstance(node, is_of_elements), _DIRECT)
+
+    def _follow_name(self, line: Assign, node: BaseExpression, inner: BaseExpression) -> None:
+        source = self._source
+        name = need(only(line.targets, _DIRECT).target, Name, _DIRECT)
+        is_once = source.is_local(name) and len(source.values(name)) == 1
+        decline_if(not is_once or not is_repeatable(self._mask), _DIRECT)
+        self._wholes.add(name.value)
+        self.spread.put(node, bare(inner))
+        for read in source.reads(name):
+            self.follow(read)
+
+    def _follow_loss(self, call: Call) -> bool:
+        source = self._source
+        name = source.dotted_name(call).removeprefix("torch.nn.functional.")
+        kinds = [arg.value for arg in call.args if keyword_of(arg) == "reduction"]
+        kind = source.code(kinds[0]).strip("\"'") if kinds else "mean"
+        if name not in _LOSSES | _BY_CLASS or kind not in ("mean", "sum"):
+            return False
+        picked = [self.picked(arg.value) for arg in call.args[:2]]
+        given, target = known(picked[0], _DIRECT), known(picked[1] if picked[1:] else None, _DIRECT)
+        decline_if(not is_repeatable(self._mask), _TWICE)
+        rest = [arg for arg in call.args[2:] if keyword_of(arg) != "reduction"]
+        decline_if(not all(map(keyword_of, rest)), _DIRECT)
+        if name in _BY_CLASS:
+            ignored = [arg.value for arg in rest if keyword_of(arg) == "ignore_index"]
+            left_out = (
+                ignored[0]
+                if ignored
+                else Integer("-100", lpar=[])
+                if False
+                else parse_expression("-100")
+            )
+            kept = where(self._mask, target, left_out)
+            flat = "{given}.flatten(0, -2)"
+            new = call.with_changes(
+                args=[
+                    Arg(expression(flat, given=as_operand(given))),
+                    Arg(method_call(kept, "flatten")),
+                    *(arg.deep_clone() for arg in call.args[2:]),
+                ]
+            )
+            self.spread.put(call, new.with_changes(func=call.func.deep_clone()))
+            return True
+        none = keyword_argument("reduction", SimpleString('"none"'))
+        args = [Arg(bare(given)), Arg(bare(target)), *(arg.deep_clone() for arg in rest), none]
+        loss = call.with_changes(func=call.func.deep_clone(), args=args, lpar=[], rpar=[])
+        self._put(call, loss, kind, None)
+        return True
+
+    def _count(self, counted: BaseExpression) -> None:
+        mask = as_operand(self._mask)
+        self.spread.put(counted, method_call(mask, "sum"))
+        self.spread.follow(counted)
+
+    def _reduce(self, call: Call, inner: BaseExpression) -> None:
+        source = self._source
+        refuse_comment(call)
+        axis = _axis(source, call)
+        has_rows = self._is_of_places and axis is None and not self._is_rows
+        decline_if(has_rows, "nothing shows that it selects rows of a matrix")
+        name = source.method_name(call)
+        has_places = axis is not None and name in ("max", "min")
+        decline_if(has_places, f"`{name}` over rows also returns their indices")
+        self._put(call, inner, name, axis)
+
+    def _put(self, call: Call, inner: BaseExpression, name: str, axis: Arg | None) -> None:
+        source, mask = self._source, self._mask
+        if isinstance(mask, Comparison) and mask.left.deep_equals(inner):
+            axis = None  # The mask has the tensor's shape, so the selected values have one dim.
+        match mask:
+            case Call(func=Attribute(value=uncast, attr=Name("bool"))):
+                pass
+            case uncast:
+                pass
+        decline_if(name == "mean" and not is_repeatable(uncast), _TWICE)
+        condition = mask
+        if axis is not None or self._is_rows:
+            condition = expression("{mask}.unsqueeze(-1)", mask=as_operand(mask))
+        reduction = "sum" if name == "mean" else name
+        template = f"torch.where({{mask}}, {{picked}}, {_NEUTRAL[name]}).{reduction}()"
+        text: BaseExpression = expression(template, mask=condition, picked=bare(inner))
+        text = text.with_changes(args=[axis] if axis is not None else [])
+        if name == "mean":
+            count = method_call(mask, "sum")
+            if self._is_rows and axis is None:
+                width = expression("{x}.shape[-1]", x=as_operand(known(self._tensor, _DIRECT)))
+                count = bracketed(BinaryOperation(count, Multiply(), width))
+            text = BinaryOperation(text, Divide(), count)
+        self.spread.put(call, _beside(source, call, text))
+
+    def picked(self, node: CSTNode | None) -> BaseExpression | None:
+        """Write a computation with selected values on whole tensors; None if it isn't
+        elementwise.
+        """
+        source = self._source
+        selection = _selection(source, node) if node is not None else None
+        if selection is not None and source.code(selection.index) in self._index:
+            self._tensor = selection.tensor
+            return as_operand(selection.tensor)
+        match node:
+            case BaseNumber():
+                return node.deep_clone()
+            case Name(value=name) if name in self._wholes:
+                return node.deep_clone()
+            case UnaryOperation(operator=Minus() | BitInvert(), expression=value):
+                inner = self.picked(value)
+                return node.with_changes(expression=inner) if inner is not None else None
+            case Comparison(left=left, comparisons=[ComparisonTarget(comparator=right) as target]):
+                sides = self.picked(left), self.picked(right)
+                if sides[0] is None or sides[1] is None:
+                    return None
+                pair = target.with_changes(comparator=sides[1])
+                return node.with_changes(left=sides[0], comparisons=[pair])
+            case (
+                BinaryOperation(operator=Power(), right=Integer())
+                | BinaryOperation(operator=Divide(), right=BaseNumber())
+                | BinaryOperation(operator=Add() | Subtract() | Multiply())
+            ):
+                left_, right_ = self.picked(node.left), self.picked(node.right)
+                is_whole = left_ is not None and right_ is not None
+                return node.with_changes(left=left_, right=right_) if is_whole else None
+            case Call() if _is_elementwise(source, node):
+                inner = self.picked(source.receiver(node))
+                if inner is None:
+                    return None
+                func = node.func.deep_clone()
+                if source.dotted_name(node):
+                    return node.with_changes(func=func, args=[Arg(inner), *node.args[1:]])
+                return node.with_changes(func=need(func, Attribute).with_changes(value=inner))
+        return None
+
+
+def _is_elementwise(source: SourceFile, call: Call) -> bool:
+    name = source.method_name(call)
+    return _is_within_rows(source, call) or (name in _ELEMENTWISE and not source.given_to(call))
+
+
+def _is_reduction(source: SourceFile, call: Call, node: CSTNode) -> bool:
+    is_of_it = source.receiver(call) is node and not _is_within_rows(source, call)
+    return is_of_it and source.method_name(call) in _NEUTRAL
+
+
+def _is_within_rows(source: SourceFile, call: Call) -> bool:
+    given = [source.code(arg).replace(" ", "") for arg in source.given_to(call)]
+    return source.method_name(call) in _IN_ROWS and given in (["-1"], ["dim=-1"])
+
+
+def _length_of(source: SourceFile, node: CSTNode) -> BaseExpression | None:
+    """Return what gives the length of a node: ``len(x)``, ``x.shape[0]``, ``x.numel()``."""
+    user = source.parent(node)
+    outer = source.parent(user)
+    match user, outer:
+        case Arg(), Call() if source.dotted_name(outer) == "builtins.len":
+            return outer
+        case Attribute(attr=Name("numel")), Call(args=[]):
+            return outer
+        case Attribute(attr=Name("size")), Call(args=[Arg(value=Integer("0"))]):
+            return outer
+        case Attribute(attr=Name("shape")), Subscript() if source.code(outer).endswith("[0]"):
+            return outer
+    return None
+
+
+def _beside(source: SourceFile, old: CSTNode, new: BaseExpression) -> BaseExpression:
+    """Put brackets around what takes the place of a node where operators need them."""
+    had = need(old, BaseExpression)
+    if had.lpar:
+        return new.with_changes(lpar=had.lpar, rpar=had.rpar)
+    around = source.parent(old)
+    is_sum = isinstance(around, BinaryOperation) and isinstance(around.operator, Add | Subtract)
+    is_product = isinstance(new, BinaryOperation) and isinstance(new.operator, Divide | Multiply)
+    is_alone = isinstance(around, _BRACKETS) or (is_sum and is_product)
+    return new if is_alone or not isinstance(new, BinaryOperation) else bracketed(new)
+
+
+def _places(source: SourceFile, call: Call) -> tuple[BaseExpression, bool]:
+    user = source.parent(call)
+    if _is_tuple(source, call):
+        match user, index_of(user):
+            case Subscript(), Integer(value="0"):
+                return user, False
+        return call, True
+    is_flat = isinstance(user, Attribute) and user.attr.value in _FLATTENING
+    return need(source.parent(user) if is_flat else None, Call, _INDICES), False
+
+
+def _is_tuple(source: SourceFile, call: Call) -> bool:
+    """Check whether ``nonzero`` returns a tensor for each dim, as ``where`` does."""
+    keywords = {keyword_of(argument): source.code(argument.value) for argument in call.args}
+    return source.method_name(call) == "where" or keywords.get("as_tuple", "False") != "False"
+
+
+def _around(source: SourceFile, index: CSTNode) -> _Selection:
+    holders = Index | SubscriptElement | Arg
+    parent = next(parent for parent in source.parents(index) if not isinstance(parent, holders))
+    selection = known(_selection(source, parent), _INDICES)
+    decline_if(selection.index is not index, _INDICES)
+    return selection
+
+
+def _axis(source: SourceFile, call: Call) -> Arg | None:
+    match source.given_to(call):
+        case []:
+            return None
+        case [Arg(keyword=None | Name("dim"), star="", value=Integer("0")) as axis]:
+            return axis.deep_clone()
+    raise DeclinedError("its arguments aren't supported")
+
+
+_AUGMENTED: dict[type[BaseAugOp], BaseBinaryOp] = {
+    AddAssign: Add(),
+    SubtractAssign: Subtract(),
+    MultiplyAssign: Multiply(),
+    DivideAssign: Divide(),
+}
+
+
+def _assigned(
+    place: Place, small: Assign | AugAssign, target: _Selection, *, is_rows: bool
+) -> Edit:
+    """Write ``x[mask] = …`` and ``x[mask] += …`` with values that the same mask selects, or
+    numbers.
+    """
+    source, tensor = place.source, target.tensor
+    refuse_comment(small)
+    decline_if(not is_repeatable(tensor), "the tensor would be computed twice")
+    picked = _Dense(place, target.index, is_rows=False).picked(small.value)
+    inner = known(picked, "the assigned values aren't selected by the same mask")
+    is_safe = False
+    if isinstance(small, AugAssign):
+        operator = _AUGMENTED.get(type(small.operator))
+        operator = known(operator, "the operator isn't `+=`, `-=`, `*=` or `/=`")
+        is_divided = isinstance(operator, Divide) and not isinstance(small.value, BaseNumber)
+        decline_if(is_divided, "it could divide by values that the mask leaves out")
+        inner = BinaryOperation(tensor.deep_clone(), operator, as_operand(inner))
+        is_number = isinstance(small.value, Integer | Float)
+        is_safe = is_number and not is_rows and _compares(target.index, tensor)
+    else:
+        decline_if(not is_repeatable(target.index), _TWICE)
+    rows = expression("{mask}.unsqueeze(-1)", mask=as_operand(target.index))
+    kept = where(rows if is_rows else target.index, bare(inner), tensor)
+    # The caller, or other code, may hold the same tensor, so it changes in place.
+    new = Expr(Call(Attribute(as_operand(tensor), Name("copy_")), [Arg(kept)]))
+    title = f"Select with `torch.where` in place of `{source.shortened(target.node)}`"
+    return place.edit(title, (small, new.with_changes(semicolon=small.semicolon)), is_safe=is_safe)
+
+
+def _compares(mask: BaseExpression, tensor: BaseExpression) -> bool:
+    match mask:
+        case Comparison(left=left, comparisons=[ComparisonTarget(comparator=BaseNumber())]):
+            return isinstance(tensor, Name) and left.deep_equals(tensor)
+    return False
+
+
+def _is_set_to_number(source: SourceFile, selection: _Selection) -> bool:
+    target = source.parent(selection.node)
+    assignment = source.parent(target) if isinstance(target, AssignTarget) else None
+    return isinstance(assignment, Assign) and isinstance(assignment.value, BaseNumber)
+
+
+def _selection(source: SourceFile, node: CSTNode) -> _Selection | None:
+    if isinstance(node, Subscript) and (index := index_of(node)) is not None:
+        return _Selection(node, node.value, index)
+    if isinstance(node, Call) and (tensor := source.receiver(node)) is not None:
+        arguments = [argument.value for argument in source.given_to(node)]
+        match source.method_name(node), arguments:
+            case "masked_select", [mask]:
+                return _Selection(node, tensor, mask)
+            case "index_select", [dim, rows] if source.code(dim) == "0":
+                return _Selection(node, tensor, rows)
+    return None
+
+
+def _is_masked(source: SourceFile, node: BaseExpression) -> bool:
+    """Check whether the index may be a mask: neither a number nor a string nor a slice."""
+    selection = _selection(source, node)
+    match selection and selection.index:
+        case UnaryOperation(operator=operator) | BinaryOperation(operator=operator):
+            return isinstance(operator, _OF_MASKS)
+        case index:
+            return isinstance(index, _MASKS)
+
+
+def _is_nonzero(source: SourceFile, node: BaseExpression) -> bool:
+    if not isinstance(node, Call) or source.receiver(node) is None:
+        return False
+    is_where = source.method_name(node) == "where" and bool(source.dotted_name(node))
+    is_method = is_where or source.method_name(node) == "nonzero"
+    return is_method and all(argument.keyword for argument in source.given_to(node))

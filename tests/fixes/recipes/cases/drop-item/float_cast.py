@@ -1,9 +1,0 @@
-"""GD103 8:13-28"""
-
-import torch
-
-
-def forward(x):
-    y = x.sin()
-    shift = float(y.mean())
-    return y - shift
