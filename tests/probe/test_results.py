@@ -139,7 +139,7 @@ def test_state_is_parameters_buffers_gradients_and_plain_attributes():
         (lambda module: module.losses.append(1.0), "losses after the calls"),
         (lambda module: module.__dict__.pop("cache"), "cache after the calls"),
         (
-            lambda module: module.losses.__setitem__(0, torch.tensor(0.5)),
+            lambda module: module.losses.__setitem__(0, torch.tensor(0.75)),
             "losses[0] after the calls",
         ),
         (lambda module: module._last.update(loss=2.0), "_last['loss'] after the calls"),
@@ -256,6 +256,19 @@ def test_near_zero_value_is_measured_by_its_kinds_largest():
 def test_attribute_set_only_by_torch_or_edits_is_ignored():
     mine = state(torch.nn.Identity(), seen=1, _is_torch_compile=True, kept=[1])
     assert compare(mine, state(torch.nn.Identity(), seen=1))["differences"] == []
+
+
+@for_each("number, kept, is_same", (
+    (0.1, torch.tensor(0.1), True),
+    ([0.1, 2], [torch.tensor(0.1), torch.tensor(2)], True),
+    (0.1, torch.tensor(0.2), False),
+    (0.1, torch.tensor([0.1]), False),
+))  # fmt: skip
+def test_number_may_be_kept_as_a_tensor_of_it(number, kept, is_same):
+    before, after = (state(torch.nn.Identity(), last=value) for value in (number, kept))
+    assert (compare(after, before)["differences"] == []) is is_same
+    assert compare(before, after)["differences"] != []
+    assert compare(of(kept), of(number))["differences"] != []
 
 
 def test_logs_and_warnings_are_kept_but_torchs_are_not():
