@@ -40,13 +40,10 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Equal:
-    """The expressions that equaled a number on each of ``count`` occasions, best first;
-    ``is_varied``: it wasn't always the same.
-    """
+    """The expressions that equaled a number on each of ``count`` occasions, best first."""
 
     names: tuple[str, ...]
     count: int
-    is_varied: bool
 
     @property
     def is_ambiguous(self) -> bool:
@@ -57,8 +54,7 @@ class Equal:
     @property
     def words(self) -> str:
         """Return the sentence to show with an edit that relies on it."""
-        always = "" if self.is_varied else ", and always the same number"
-        return f", equal {counted(self.count, 'time')}{always}"
+        return f", equal {counted(self.count, 'time')}"
 
 
 EqualSizes = Mapping[tuple[str, str, str], Equal]
@@ -211,7 +207,7 @@ class Replays:
         """
         return {
             (item["file"], item["function"], item["text"]): Equal(
-                tuple(item["names"]), item["count"], item["is_varied"]
+                tuple(item["names"]), item["count"]
             )
             for item in self._attacks_of(name).get("equal", ())
         }

@@ -60,24 +60,28 @@ def _call(atoms: int, molecules: int, *index: int) -> tuple[torch.Tensor, ...]:
     return torch.zeros(atoms, 3), torch.tensor(index), torch.zeros(molecules)
 
 
+THREE = _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 2, 2), _call(5, 1, 0, 0, 0, 0, 0)
+"""Calls with as many different numbers."""
+
+
 def test_only_a_size_that_is_equal_in_each_call_is_found(looked):
-    [equality] = looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 2, 2))
+    [equality] = looked(_INDEX, *THREE)
     assert (equality["function"], equality["text"]) == ("f", "int(idx[-1].item()) + 1")
-    assert equality["names"] == ["charge.shape[0]"]
-    assert (equality["count"], equality["is_varied"]) == (2, True)
+    assert (equality["names"], equality["count"]) == (["charge.shape[0]"], 3)
     # Not sorted, so the last index isn't the highest.
-    assert looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 2, 0, 1, 1, 0)) == []
+    assert looked(_INDEX, *THREE, _call(4, 2, 0, 1, 1, 0)) == []
     # Unless the program refuses that call.
-    [equality] = looked(_INDEX, _call(4, 2, 0, 0, 1, 1), _call(4, 3, 0, 1, 1, 0), refused=(1,))
+    [equality] = looked(_INDEX, *THREE, _call(4, 3, 0, 1, 1, 0), refused=(3,))
     assert equality["names"] == ["charge.shape[0]"]
 
 
-def test_a_size_that_is_equal_by_chance_is_dropped(looked):
-    first = (torch.zeros(2, 3), torch.tensor([0, 1]), torch.zeros(2))
-    [equality] = looked(_INDEX, first)
+def test_sizes_that_were_equal_for_one_number_or_two_are_coincident(looked):
+    assert looked(_INDEX, THREE[0]) == []
+    assert looked(_INDEX, *THREE[:2], *THREE[:2]) == []
+    square = [(torch.zeros(n, 3), torch.arange(n), torch.zeros(n)) for n in (1, 2, 3)]
+    [equality] = looked(_INDEX, *square)
     assert equality["names"] == ["x.shape[0]", "idx.shape[0]", "charge.shape[0]"]
-    assert not equality["is_varied"]
-    [equality] = looked(_INDEX, first, _call(4, 2, 0, 0, 1, 1))
+    [equality] = looked(_INDEX, *square, *THREE)
     assert equality["names"] == ["charge.shape[0]"]
 
 
@@ -98,9 +102,27 @@ def test_what_equals_no_other_size_says_nothing(looked, text, call):
 
 def test_a_read_that_raises_says_nothing(looked):
     text = "def f(x, y):\n    return int(x[-1].item()) if len(x) else 0\n"
-    assert looked(text, (torch.zeros(0), 0)) == []
-    [equality] = looked(text, (torch.zeros(0), 0), (torch.tensor([2]), 2))
-    assert (equality["names"], equality["count"]) == (["y"], 1)
+    calls = [(torch.tensor([n]), torch.zeros(n)) for n in (2, 3, 4)]
+    [equality] = looked(text, (torch.zeros(0), torch.zeros(1)), *calls)
+    assert (equality["names"], equality["count"]) == (["y.shape[0]"], 3)
+
+
+def test_numbers_that_a_program_keeps_equal_nothing(looked):
+    text = """
+import types
+kept = types.SimpleNamespace(restarts=0)
+def f(x, n, net):
+    return x.sum().item()
+"""
+    net = torch.nn.Linear(2, 3)
+    net.count, net.history = 0, []
+
+    def calls():
+        for n in (0, 1, 2, 4):
+            net.count, net.history = n, [0] * n
+            yield torch.tensor([n]), n, net
+
+    assert looked(text, *calls()) == []
 
 
 def test_value_dependent_lengths_are_found_in_dictionaries_and_modules(looked):
@@ -111,13 +133,12 @@ def f(net, data):
     return torch.repeat_interleave(data["w"], counts, dim=1)
 """
     net = torch.nn.Linear(2, 3)
-    first = {"idx": torch.tensor([0, 1, 2, 2]), "w": torch.zeros(1, 3)}
-    second = {"idx": torch.tensor([2, 2]), "w": torch.zeros(1, 3)}
-    counts, repeated = looked(text, (net, first), (net, second))
+    calls = [([0, 1, 2, 2], 3), ([3, 3], 4), ([1], 2)]
+    counts, repeated = looked(
+        text, *((net, {"idx": torch.tensor(index), "w": torch.zeros(1, n)}) for index, n in calls)
+    )
     assert counts["text"] == "torch.bincount(data['idx'])"
-    assert 'data["w"].shape[1]' in counts["names"]
-    assert {"net.weight.shape[0]", "net.out_features"} < set(counts["names"])
-    assert counts["names"].index("net.out_features") > counts["names"].index("net.weight.shape[0]")
+    assert counts["names"] == ['data["w"].shape[1]']
     assert repeated["names"] == ['data["idx"].shape[0]']
 
 

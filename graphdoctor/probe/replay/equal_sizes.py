@@ -3,7 +3,9 @@ in each call.
 
 It looks at the program's own code in eager mode, line by line: just before a line with
 ``idx[-1].item() + 1``, ``torch.bincount(x)`` or ``torch.repeat_interleave(x, counts)`` runs, what
-it will give is compared with sizes of the tensors that names there stand for, and with integers.
+it will give is compared with sizes of the tensors and sequences that names there stand for. Numbers
+that a program keeps don't count: they may change later. That two are equal proves nothing before
+they were for ``_LEAST`` different numbers.
 """
 
 from __future__ import annotations
@@ -54,13 +56,14 @@ _PLAIN = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp,
     ast.BinOp, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.expr_context,
 )  # fmt: skip
-_MAX_HITS = 200
+_MAX_HITS = 400
+_LEAST = 3
 _MAX_ITEMS = 64
 
 _Key = tuple[str, str, str]
 """File, function, and text of an expression."""
 
-_Rank = tuple[bool, int, int, int]
+_Rank = tuple[int, bool, int]
 
 
 class _Site(NamedTuple):
@@ -125,10 +128,9 @@ class EqualSizes:
                 **dict(zip(("file", "function", "text"), key, strict=True)),
                 "names": sorted(equal.names, key=equal.names.__getitem__),
                 "count": equal.count,
-                "is_varied": len(equal.values) > 1,
             }
             for key, equal in self._equal.items()
-            if equal.names
+            if equal.names and len(equal.values) >= _LEAST
         ]
 
 
@@ -196,9 +198,7 @@ def _length(node: ast.expr) -> int | None:
 
 
 def _sizes_in(frame: FrameType) -> Iterator[tuple[str, int, _Rank]]:
-    """Sizes and integers that names stand for, with their ranks: sizes before integers, first dims
-    before others.
-    """
+    """Sizes of what names stand for, with their ranks: first dims before others."""
     parameters = frame.f_code.co_varnames[: frame.f_code.co_argcount]
     for name, value in [*frame.f_locals.items()]:
         values = {name: value}
@@ -212,8 +212,6 @@ def _sizes_in(frame: FrameType) -> Iterator[tuple[str, int, _Rank]]:
             rank = name not in parameters, len(text)
             if isinstance(item, Tensor):
                 for dim, size in enumerate(item.shape):
-                    yield f"{text}.shape[{dim}]", size, (False, dim, *rank)
-            elif type(item) is int:
-                yield text, item, (True, 0, *rank)
-            elif type(item) in (list, tuple):
-                yield f"len({text})", len(item), (False, 0, *rank)
+                    yield f"{text}.shape[{dim}]", size, (dim, *rank)
+            elif type(item) in (list, tuple) and text in parameters:
+                yield f"len({text})", len(item), (0, *rank)

@@ -103,7 +103,7 @@ def placed(
     sizes = {}
     if equal is not None:
         functions = re.findall(r"def (\w+)", source.tree.code)
-        equal_size = Equal(tuple(equal["name"].split(", ")), 4, is_varied=True)
+        equal_size = Equal(tuple(equal["name"].split(", ")), 4)
         sizes = {(str(source.path), name, equal["text"]): equal_size for name in functions}
     return Place(source, described(_EQUAL.sub("", said), line, columns), sizes)
 
