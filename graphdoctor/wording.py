@@ -51,6 +51,7 @@ def kind_text(kind: ResultKind) -> str:
     words: dict[ResultKind, str] = {
         "stdout": "printed text",
         "logs": "logged text",
+        "files": "changed files",
         "stderr": "standard error",
     }
     return words.get(kind, kind)

@@ -25,12 +25,19 @@ OutputsVerdict = Literal["equal", "different", "not_compared"]
 """``equal``: within the tolerances of ``torch.testing.assert_close`` for each dtype."""
 
 
-ResultKind = Literal["outputs", "gradients", "state", "stdout", "logs", "stderr"]
+ResultKind = Literal[
+    "outputs", "gradients", "state", "stdout", "logs", "warnings", "files", "stderr"
+]
 """``state``: parameters, buffers, gradients and plain attributes of modules after the calls, and
-arguments that a call changed; ``logs``: what the program logged through ``logging`` and warned."""
+arguments that a call changed; ``logs``: what the program logged through ``logging``; ``files``: the
+names of those that it wrote, and what else it did to files and folders."""
 
-TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "stderr"})
+TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "warnings", "files", "stderr"})
 """Kinds of results that a program writes rather than computes."""
+
+MESSAGES: frozenset[ResultKind] = frozenset({"stdout", "logs", "stderr"})
+"""What a program may write less of where that is said. A warning that nobody sees, or a file that
+isn't written, is wrong."""
 
 
 Reference = Literal["eager", "untouched", "earlier"]
@@ -131,7 +138,7 @@ class Attacked(Fact):
     dropped: tuple[Difference, ...] = ()
     """Outputs that the program lacks on some of them while it is compiled."""
     exceptions: tuple[AttackFailure, ...] = ()
-    """The first input on which another exception is raised, and the first with torch.compile."""
+    """The first input on which torch.compile raises another exception."""
     torch_kinds: tuple[ResultKind, ...] = ()
     """Kinds of results that torch.compile changes on some of them without any edit."""
 

@@ -17,7 +17,7 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import Reason, because
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit, Setting
-from graphdoctor.facts.trials import Attacked, Comparison, Difference, ResultKind
+from graphdoctor.facts.trials import MESSAGES, Attacked, Comparison, Difference, ResultKind
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program, RunChange
@@ -213,7 +213,7 @@ class Untouched:
 
     def _is_dropped(self, difference: Difference) -> bool:
         if difference.kind not in self.unstable_numbers:
-            return difference.kind != "state" and difference.change == "fewer"
+            return difference.kind in MESSAGES and difference.change == "fewer"
         return difference.change in ("fewer", "fewer_and_numbers")
 
 

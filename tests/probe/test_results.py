@@ -282,9 +282,22 @@ def test_logs_and_warnings_are_kept_but_torchs_are_not():
     kept = texts()
     assert kept["stdout"] == "out\n"
     assert "plain\n" in kept["stderr"]
-    lines = kept["logs"].splitlines()
-    assert lines[0] == "WARNING net: shape (2, 3)"
-    assert lines[-2:] == ["UserWarning: slow", "really"]
+    assert kept["logs"].splitlines()[0] == "WARNING net: shape (2, 3)"
+    assert kept["warnings"].splitlines() == ["UserWarning: slow", "really"]
+
+
+def test_changed_files_are_kept_but_the_compilers_are_not(tmp_path):
+    code = compile(
+        "open(path, 'w').close(); open(path).close(); os.remove(path)", "program.py", "exec"
+    )
+    with kept_texts() as texts:
+        exec(code, {"os": os, "path": f"{tmp_path}/seen.txt"})
+        exec(
+            compile("open(path, 'w')", f"{os.sep}_inductor{os.sep}x.py", "exec"),
+            {"path": tmp_path / "a"},
+        )
+    lines = texts()["files"].splitlines()
+    assert lines == [f"open {tmp_path}/seen.txt", f"os.remove {tmp_path}/seen.txt"]
 
 
 def test_once_per_process_warning_is_not_kept():
@@ -297,7 +310,7 @@ def test_once_per_process_warning_is_not_kept():
             warnings.warn("mine", stacklevel=1)
     finally:
         torch.set_warn_always(was)
-    assert texts()["logs"] == "UserWarning: mine"
+    assert texts()["warnings"] == "UserWarning: mine"
 
 
 def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch):
@@ -306,7 +319,7 @@ def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch):
     with kept_texts() as texts:
         warnings.warn("slow", stacklevel=1)
         warnings.warn_explicit("slow", UserWarning, "other.py", 12)
-    assert texts()["logs"].splitlines() == ["UserWarning: slow"] * 2
+    assert texts()["warnings"].splitlines() == ["UserWarning: slow"] * 2
     first, second = ([str(part) for part in rest] for rest in shown)
     assert first == second
 

@@ -81,7 +81,9 @@ def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
     """Keep what is written meanwhile; yields what returns the texts by kind of result, once the
     calls are over.
     """
-    lines: list[str] = []
+    from .changed_files import CHANGED_FILES
+
+    logged, warned, changed = list[str](), list[str](), list[str]()
     texts: dict[str, str] = {}
     flush()
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complained:
@@ -89,12 +91,15 @@ def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
             _redirected(1, printed),
             _redirected(2, complained) as copy,
             os.fdopen(os.dup(copy), "w", encoding="utf-8", errors="replace") as past,
-            _logged(lines),
+            _logged(logged, warned),
+            CHANGED_FILES.noted(changed),
             _torch_logs_to(past),
         ):
             yield lambda: texts
             flush()
-        texts |= {"stdout": _text(printed), "stderr": _text(complained), "logs": "\n".join(lines)}
+        texts |= {"stdout": _text(printed), "stderr": _text(complained)}
+    lines = {"logs": logged, "warnings": warned, "files": changed}
+    texts |= {kind: "\n".join(of) for kind, of in lines.items()}
 
 
 def _text(file: IO[bytes]) -> str:
@@ -103,7 +108,7 @@ def _text(file: IO[bytes]) -> str:
 
 
 @contextmanager
-def _logged(lines: list[str]) -> Iterator[None]:
+def _logged(lines: list[str], warned: list[str]) -> Iterator[None]:
     import torch
 
     folder = str(Path(torch.__file__).parent) + os.sep
@@ -129,7 +134,7 @@ def _logged(lines: list[str]) -> Iterator[None]:
         _text: str | None = None,
     ) -> None:
         if not filename.startswith(folder) and _BY_TORCH not in str(message):
-            lines.extend(f"{category.__name__}: {message}".splitlines())
+            warned.extend(f"{category.__name__}: {message}".splitlines())
             # Without its place: an edit moves lines, also those that it doesn't change.
             show(message, category, _ANYWHERE, 0, file, "")
 

@@ -40,13 +40,19 @@ from ...facts.trials import (
 )
 from ..record.describe import value_text
 from .arguments import has_strides
-from .results import AFTER_CALLS, COMPUTED, KINDS, STRUCTURE, TEXTS, Results
+from .results import AFTER_CALLS, COMPUTED, DRAWN, KINDS, STRUCTURE, TEXTS, Results
 
 _Values = Mapping[str, Any]
 
 _SIZE = re.compile(r"(list|tuple|dict) of (\d+)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_PLACES = {"stdout": "printed text", "logs": "logged text", "stderr": "standard error"}
+_PLACES = {
+    "stdout": "printed text",
+    "logs": "logged text",
+    "warnings": "warnings",
+    "files": "changed files",
+    "stderr": "standard error",
+}
 
 
 def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> Comparison:
@@ -182,7 +188,9 @@ def _differences(
         if is_rounding:
             continue
         detail: dict[str, Any] = {}
-        if not _are_alike(value, reference):
+        if name.startswith(DRAWN):
+            pass
+        elif not _are_alike(value, reference):
             texts = (
                 it if isinstance(it, str) and len(it) <= 80 else value_text(it)
                 for it in (value, reference)
