@@ -58,7 +58,13 @@ from libcst import (
 )
 
 from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe
-from graphdoctor.fixes.source.effects import CLOCKS, is_output, is_report, reports_apart
+from graphdoctor.fixes.source.effects import (
+    CLOCKS,
+    is_output,
+    is_report,
+    refuse_lost_warning,
+    reports_apart,
+)
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     alone,
@@ -123,7 +129,9 @@ def guard_output(place: Place) -> Edit:
     else:
         call, change = _guarded_line(place)
     name = source.code(call.func)
-    decline_if(is_log and _QUERY.match(name.rpartition(".")[2]), f"`{name}` may do more than log")
+    decline_if(not is_log, f"what `{name}` does would be lost while compiling")
+    refuse_lost_warning(source, call)
+    decline_if(_QUERY.match(name.rpartition(".")[2]), f"`{name}` may do more than log")
     title = f"Skip `{name}(…)` while compiling"
     return place.edit(title, change, drops_output=True)
 
@@ -177,6 +185,7 @@ def guard_report(place: Place) -> Edit:
     decline_if(not isinstance(statement.body, IndentedBlock), unclear, "elsewhere")
     is_only = statement.orelse is None and is_report(source, statement)
     decline_if(not is_only, "more than a report depends on the condition")
+    refuse_lost_warning(source, statement)
     decline_if(is_elif(source, statement), _ELIF)
     decline_if(holds(statement.test, NamedExpr), _NAMES)
     test = skipped_while_compiling([], statement.test).test
@@ -204,6 +213,7 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
         decline_if(has_comment(body.header), own_lines)
         reports, lines = reports_apart(source, choice)
         decline_if(not reports or not lines, "the branch doesn't begin with a report")
+        refuse_lost_warning(source, *reports)
         decline_if(holds(choice.test, NamedExpr), _NAMES)
         report = after_lines(skipped_while_compiling(reports, choice.test), choice.leading_lines)
         rest = choice.with_changes(leading_lines=(), body=body.with_changes(body=lines))

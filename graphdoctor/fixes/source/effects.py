@@ -48,7 +48,15 @@ from libcst import (
 
 from graphdoctor.fixes.source.nodes import called, calls_in, name_set, set_names
 from graphdoctor.fixes.source.torch_names import FRESH, words
-from graphdoctor.fixes.source.tree import SourceFile, dotted, holds, names_in, walk
+from graphdoctor.fixes.source.tree import (
+    SourceFile,
+    decline_if,
+    dotted,
+    find,
+    holds,
+    names_in,
+    walk,
+)
 
 _LOG = re.compile(r"debug|info|warn(ing)?|error|log|exception|critical")
 _LOGGER = re.compile(r"log", re.IGNORECASE)
@@ -90,6 +98,13 @@ def is_output(source: SourceFile, call: CSTNode) -> bool:
         case Call(func=Attribute(value=logger, attr=Name(value=name))) if _LOG.fullmatch(name):
             return _LOGGER.search(source.code(logger)) is not None
     return False
+
+
+def refuse_lost_warning(source: SourceFile, *nodes: CSTNode) -> None:
+    """Decline to leave out a warning while compiling: nobody would see it again."""
+    calls = (call for node in nodes for call in find(node, Call))
+    is_warning = any(source.dotted_name(call) == "warnings.warn" for call in calls)
+    decline_if(is_warning, "a warning would be lost while compiling")
 
 
 def conversions(call: Call) -> list[str]:

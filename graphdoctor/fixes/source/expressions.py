@@ -4,6 +4,7 @@ operations of torch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from libcst import (
@@ -383,6 +384,11 @@ _EFFECTS = words("""
     append backward clear exec eval extend input insert next open pop popitem popleft print
     register_hook remove setattr setdefault step update warn write
 """)
+_DRAWS = re.compile(
+    r"rand(n|int|perm|om)?(_like)?|bernoulli|multinomial|normal|poisson|uniform|beta|choices?"
+    r"|shuffle|r?sample|gumbel_softmax|.*drop.*",
+    re.IGNORECASE,
+)
 _CONTAINERS = BaseList | BaseSet | BaseDict | Tuple | GeneratorExp | Lambda
 
 
@@ -405,6 +411,8 @@ def refuse_unless_tensor(value: BaseExpression) -> None:
         decline_if(isinstance(node, NamedExpr), "a value assigns a name")
         decline_if(isinstance(node, Await | Yield), "a branch awaits or yields")
         decline_if(called(node) in _EFFECTS, f"`{called(node)}(…)` has a side effect")
+        is_draw = _DRAWS.fullmatch(called(node) or "") is not None
+        decline_if(is_draw, f"`{called(node)}(…)` draws random numbers where nothing did")
         decline_if(is_in_place(node), f"`{called(node)}(…)` changes a tensor in place")
 
 

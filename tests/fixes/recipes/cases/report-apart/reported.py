@@ -1,6 +1,4 @@
-"""GD102 10:5-"""
-
-import warnings
+"""GD102 8:5-"""
 
 import torch
 
@@ -8,6 +6,6 @@ import torch
 def forward(x):
     y = x.sin()
     if not (y < 0.5).all():
-        warnings.warn("large", stacklevel=2)
+        print("large")
         y = y.clamp(max=0.5)
     return y.cos()

@@ -1,6 +1,4 @@
-"""GD102 11:5-"""
-
-import warnings
+"""GD102 9:5-"""
 
 import torch
 
@@ -9,5 +7,5 @@ def forward(x):
     y = x.sin()
     # Should never be.
     if torch.isnan(y).any() or y.max() > 2:
-        warnings.warn(f"odd: {y.max()}", stacklevel=2)  # loud
+        print(f"odd: {y.max()}")  # loud
     return y.cos()
