@@ -206,6 +206,7 @@ ReasonKind = Literal[
     "runs_elsewhere",
     "fails_there",
     "unreached",
+    "not_attacked",
     "not_raised",
     "not_run",
     "stops_there",

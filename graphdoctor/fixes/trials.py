@@ -390,6 +390,8 @@ class Trials:
         judged = trial.change.judge(finding, self.reference, contains=fix.contains, edits=fix.edits)
         if judged.verdict not in WORKING:
             return judged
+        if fix.edits and trial.observed.attacked is None:
+            return replace(judged, verdict="unproven", reasons=(because("not_attacked"),))
         if judged.verdict == LOSSY and not fix.drops_output and trial.drops_output:
             # Another one says that it drops some.
             judged = replace(judged, verdict="verified", reasons=())

@@ -253,6 +253,7 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "runs_elsewhere": "it works under {}, but wasn't run under {}",
     "fails_there": "the program fails there without fixes: {}",
     "unreached": "no input that was tried reaches line {}",
+    "not_attacked": "no other inputs were tried",
     "not_raised": "no input that was tried raises at line {}",
     "not_run": "no input that was tried runs {}",
     "stops_there": "torch stops there all the same",

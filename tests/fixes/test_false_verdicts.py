@@ -176,19 +176,19 @@ RAISES = """\
             "x.sum() > 1000",
             'AssertionError("large")',
             "verified with loss",
-            "the exception: AssertionError → RuntimeError when",
+            "changes the exception: AssertionError → RuntimeError when",
         ),
         (
             "x.sum() > 1000",
             'ValueError("large")',
-            "verified with loss",
-            "the exception: ValueError → AssertionError, RuntimeE",
+            "changes results",
+            "the call raises AssertionError: large instead of ValueError: large",
         ),
         (
             "x.sum() > 1000",
             'ValueError(f"{x.sum()}")',
-            "verified with loss",
-            "the exception and its message: ValueError → ",
+            "changes results",
+            "the call raises AssertionError: ValueError",
         ),
         ("(y == 0.123).any()", 'RuntimeError("large")', "unproven", None),
     ],
@@ -199,10 +199,8 @@ def test_another_exception_is_named_where_an_input_shows_it(
     treatment = treated(tmp_path, in_class(RAISES.format(condition=condition, exception=exception)))
     [case] = fixes_of(treatment, "an `assert`")
     assert case["verdict"] == verdict
-    assert (why(case) or "").startswith(
-        f"changes {reason}" if reason else "no input that was tried raises at line"
-    )
-    assert verdict == "unproven" or case["attacked"]["exceptions"]
+    assert (why(case) or "").startswith(reason or "no input that was tried raises at line")
+    assert verdict != "verified with loss" or case["attacked"]["exceptions"]
 
 
 def test_a_check_in_what_torch_compiles_is_made_outside(tmp_path):

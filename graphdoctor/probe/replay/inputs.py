@@ -44,6 +44,7 @@ class Variant:
         context: Modes around the call.
         is_special: torch tends to compile for this value alone.
         is_search: Worth compiling only if it runs lines that few others do.
+        is_drawn: One of many with random values.
         is_empty: The batch has no rows, so that no result shows what a line computes.
     """
 
@@ -52,6 +53,7 @@ class Variant:
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
     is_special: bool = False
     is_search: bool = False
+    is_drawn: bool = False
     is_empty: bool = False
 
     @property
@@ -73,10 +75,15 @@ class Variant:
 _MAX_APART = 3
 """So many tensors of one kind are also changed one at a time."""
 
-_RANDOM = 60
+_RANDOM = 40
 """Calls with random values, or the program's own in another order, to be kept if they reach lines
 that few others do; in every second one the batch is ``_MANY`` times as large."""
 _MANY = 4
+
+_MAX_STATE = 6
+"""So many parameters and buffers are also changed one at a time, those with few numbers first."""
+_FEW = 16
+"""What has more numbers gets the first of the changes only."""
 
 _CONSTANT_CHANGES = {
     "float": {
@@ -104,23 +111,25 @@ _DRAWS = ("a little different", "random", "in another order")
 
 
 def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
-    """Yield the attacks on a call, the most valuable first."""
-    tensors = [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]
+    """Yield the attacks on a call's arguments, the most valuable first."""
+    leaves = leaves_of(call, function)
+    tensors = [leaf for leaf in leaves if is_plain(leaf.value)]
     by_kind: dict[str, list[Leaf]] = {}
     for leaf in tensors:
         if leaf.value.numel():
             by_kind.setdefault(_kind(leaf.value), []).append(leaf)
     yield Variant("nothing is changed")
-    for kind, leaves in by_kind.items():
-        yield from _constant_attacks(kind, leaves)
-    batch = next((leaf.value.shape[0] for leaf in tensors if leaf.value.ndim), 0)
-    for size in (1, 2 * batch, 0) if batch else ():
-        if size != batch:
-            edits = _resizing(tensors, batch, size)
-            yield Variant(f"the batch is {size}", edits, is_empty=size == 0)
-    for kind, leaves in by_kind.items():
-        for leaf in leaves if 1 < len(leaves) <= _MAX_APART else ():
-            yield from _constant_attacks(kind, [leaf])
+    for kind, alike in by_kind.items():
+        yield from _constant_attacks(kind, alike)
+    batch = batch_of(call, function)
+    for size in _sizes(batch):
+        edits = _resizing(tensors, batch, size)
+        yield Variant(f"the batch is {size}", edits, is_empty=size == 0)
+    yield from _mode_attacks(function)
+    yield from _structural_attacks(leaves, tensors, batch)
+    for kind, alike in by_kind.items():
+        for leaf in alike if 1 < len(alike) <= _MAX_APART else ():
+            yield from _constant_attacks(kind, [leaf], is_search=True)
     # Values are drawn in memory's order, which a tensor that is larger may not have.
     is_in_order = all(leaf.value.is_contiguous() for leaf in tensors)
     larger = _resizing(tensors, batch, _MANY * batch) if is_in_order and batch else []
@@ -133,7 +142,141 @@ def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
         ]
         if larger and seed % 2 == 0:
             text, edits = f"the batch is {_MANY * batch}, and {text}", [*larger, *edits]
-        yield Variant(text, edits, is_search=True)
+        yield Variant(text, edits, is_search=True, is_drawn=True)
+
+
+def batch_of(call: Call, function: Any) -> int:
+    """Return the first dim of the first tensor of a call, the batch in most programs; 0 if none."""
+    leaves = (leaf for leaf in leaves_of(call, function) if is_plain(leaf.value))
+    return next((leaf.value.shape[0] for leaf in leaves if leaf.value.ndim), 0)
+
+
+def resized_call(call: Call, function: Any, size: int) -> Variant:
+    """Return the variant of a call with another batch."""
+    tensors = [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]
+    edits = _resizing(tensors, batch_of(call, function), size)
+    return Variant(f"the batch is {size}", edits)
+
+
+def _sizes(batch: int) -> list[int]:
+    sizes = dict.fromkeys((1, 2 * batch, 0, (batch + 1) // 2)) if batch else ()
+    return [size for size in sizes if size != batch]
+
+
+def _structural_attacks(
+    leaves: Sequence[Leaf], tensors: Sequence[Leaf], batch: int
+) -> Iterator[Variant]:
+    """Yield other sizes, numbers, dtypes and keys, each apart from the rest."""
+    # An index out of range ends the process on other devices.
+    is_on_cpu = all(leaf.value.device.type == "cpu" for leaf in tensors)
+    # Samples that follow the others: what counts them has other values.
+    for count in (2, 3) if batch and is_on_cpu else ():
+        edits = [_appended(leaf, count) for leaf in tensors if leaf.value.ndim]
+        yield Variant(f"the samples are there {count} times", edits, is_search=True)
+    dims = {leaf.value.shape[0]: None for leaf in tensors if leaf.value.ndim}
+    for dim in dims if is_on_cpu else ():
+        alike = [leaf for leaf in tensors if leaf.value.ndim and leaf.value.shape[0] == dim]
+        for some in [alike] * (dim != batch) + [[leaf] for leaf in alike] * (len(alike) > 1):
+            names = " and ".join(leaf.expression for leaf in some)
+            for size in (1, 2 * dim) if dim > 1 else (2,) if dim else ():
+                text = f"{names} {'has' if len(some) == 1 else 'have'} {size} in the first dim"
+                yield Variant(text, _resizing(some, dim, size), is_search=True)
+    for leaf in leaves:
+        if type(leaf.value) in (int, float, bool) and not leaf.is_default:
+            for number, _ in _other_numbers(leaf.value):
+                edit = _Edit(leaf, partial(_constant, number), f"{leaf.expression} = {number!r}")
+                yield Variant(f"{leaf.expression} is {number!r}", [edit], is_search=True)
+        kind, key = leaf.path[-1]
+        if kind == "item" and type(key) is str and len(leaf.path) > 2:
+            holder = Leaf(leaf.path[:-1], leaf.expression, None)
+            edit = _Edit(holder, partial(_without_key, key), f"del {leaf.expression}")
+            yield Variant(f"{leaf.expression} isn't there", [edit], is_search=True)
+    for leaf in tensors:
+        if leaf.value.ndim == 1 and leaf.value.numel():
+            code = f"{leaf.expression} = {leaf.expression}[0]"
+            yield Variant(
+                f"{leaf.expression} is a scalar", [_Edit(leaf, _first, code)], is_search=True
+            )
+    floats = [leaf for leaf in tensors if leaf.value.is_floating_point()]
+    for dtype in (torch.float64, torch.float16) if floats else ():
+        edits = [
+            _Edit(
+                leaf,
+                partial(_changed, methodcaller("to", dtype), is_bare=False),
+                f"{leaf.expression} = {leaf.expression}.to({dtype})",
+            )
+            for leaf in floats
+        ]
+        yield Variant(f"floats are {dtype_text(dtype)}", edits, is_search=True)
+
+
+def _mode_attacks(function: Any) -> Iterator[Variant]:
+    """Yield a call in the other mode of a module."""
+    if isinstance(function, Module):
+        names = ("in eval mode", "in train mode")
+        switch = partial(_in_mode, function, is_training=not function.training)
+        yield Variant(f"the module is {names[not function.training]}", (), switch, is_search=True)
+
+
+def _without_key(key: str, mapping: Any) -> Any:
+    return type(mapping)({name: value for name, value in mapping.items() if name != key})
+
+
+def _first(tensor: Tensor) -> Tensor:
+    return dressed_as(tensor.detach()[0].clone(), tensor)
+
+
+def _appended(leaf: Leaf, count: int) -> _Edit:
+    """Samples again; integers in them go on behind the largest, as those of another graph do."""
+    tensor = leaf.value
+    step = int(tensor.max()) + 1 if _kind(tensor) == "integer" and tensor.numel() else 0
+    later = f" + {step} * n" if step else ""
+    again = f"torch.cat([{leaf.expression}{later} for n in range({count})]).detach()"
+    needs = f".requires_grad_({tensor.requires_grad})"
+
+    def change(source: Tensor) -> Tensor:
+        return torch.cat([source.detach() + step * n for n in range(count)]).requires_grad_(
+            source.requires_grad
+        )
+
+    def repeat(source: Tensor) -> Tensor:
+        return torch.cat([source.detach()] * count).requires_grad_(source.requires_grad)
+
+    return _Edit(leaf, change if step else repeat, f"{leaf.expression} = {again}{needs}")
+
+
+def changed_call(call: Call, function: Any, codes: Mapping[str, str]) -> Variant:
+    """Return the variant of a call that changes arguments in place: code by expression."""
+    leaves = {leaf.expression: leaf for leaf in leaves_of(call, function)}
+    return Variant("", [_in_place(leaves[name], code) for name, code in codes.items()])
+
+
+def searchable(call: Call, function: Any) -> list[str]:
+    """List the arguments whose values a search may change: not integers, which may be indices."""
+    leaves = (leaf for leaf in leaves_of(call, function) if is_plain(leaf.value))
+    return [leaf.expression for leaf in leaves if leaf.value.is_floating_point()]
+
+
+def state_attacks(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield changes of parameters and buffers: what each is called, and by name the code that makes
+    it, with ``tensor`` for the tensor.
+    """
+    kept = {name: tensor for name, tensor in tensors.items() if is_plain(tensor) and tensor.numel()}
+    leaves = {name: Leaf((), "tensor", tensor) for name, tensor in kept.items()}
+    floats = [name for name in leaves if _kind(kept[name]) == "float"]
+    few = sorted(leaves, key=lambda name: kept[name].numel())[:_MAX_STATE]
+    for names in ([floats] if len(floats) > 1 else []) + [[name] for name in few]:
+        changes = [*_CONSTANT_CHANGES[_kind(kept[names[0]])].items()]
+        is_few = len(names) > 1 or kept[names[0]].numel() <= _FEW
+        for text, code in changes if is_few else changes[:2]:
+            what = names[0] if len(names) == 1 else "all parameters and buffers"
+            codes = {name: _in_place(leaves[name], code).code for name in names}
+            yield f"{what} {'is' if len(names) == 1 else 'are'} {text}", codes
+
+
+def change_tensor(tensor: Tensor, code: str) -> None:
+    """Run code of ``state_attacks``."""
+    exec(code, {"torch": torch, "tensor": tensor})
 
 
 def _kind(tensor: Tensor) -> str:
@@ -154,13 +297,16 @@ def _in_place(leaf: Leaf, code: str) -> _Edit:
     return _Edit(leaf, change, code.replace("{}", leaf.expression))
 
 
-def _constant_attacks(kind: str, leaves: Sequence[Leaf]) -> Iterator[Variant]:
+def _constant_attacks(
+    kind: str, leaves: Sequence[Leaf], *, is_search: bool = False
+) -> Iterator[Variant]:
     names = f"all {kind} tensors"
     if len(leaves) <= _MAX_APART:
         names = " and ".join(leaf.expression for leaf in leaves)
     verb = "is" if len(leaves) == 1 else "are"
     for text, code in _CONSTANT_CHANGES[kind].items():
-        yield Variant(f"{names} {verb} {text}", [_in_place(leaf, code) for leaf in leaves])
+        edits = [_in_place(leaf, code) for leaf in leaves]
+        yield Variant(f"{names} {verb} {text}", edits, is_search=is_search)
 
 
 def _drawing(tensor: Tensor, seed: int, way: int) -> str:

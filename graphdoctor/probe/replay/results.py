@@ -20,7 +20,7 @@ from torch.nn import Module
 
 from ...facts.trials import ResultKind
 from ..record.describe import value_text
-from ..target.snapshot import is_same
+from ..target.snapshot import RandomState, is_same
 from ..torch_private.torch_api import tree_leaves_with_path, tree_structure
 
 _MAX_BYTES = 2**29
@@ -42,8 +42,9 @@ The last one marks what was compiled (``torch/_dynamo/eval_frame.py``, 2.13)."""
 _CONTAINERS = (list, tuple, dict)
 
 AFTER_CALLS = " after the calls"
+DRAWN = "random numbers drawn in"
 STRUCTURE = ", structure"
-TEXTS: tuple[ResultKind, ...] = ("stdout", "logs", "stderr")
+TEXTS: tuple[ResultKind, ...] = ("stdout", "logs", "warnings", "files", "stderr")
 COMPUTED: tuple[ResultKind, ...] = ("outputs", "gradients", "state")
 KINDS: tuple[ResultKind, ...] = (*COMPUTED, *TEXTS)
 _GRADIENT_SEED = 20_250
@@ -76,6 +77,10 @@ class Results:
         self._keep("outputs", dict(_named_leaves(output, f"{call}, output")))
         self._keep("outputs", {f"{call}{STRUCTURE}": tree_structure(output)})
 
+    def add_draws(self, random: RandomState) -> None:
+        """Keep where the last call, whose results come later, left the random numbers."""
+        self._keep("state", {f"{DRAWN} call {self.call_count + 1}": random.digest()})
+
     def add_gradients(self, gradients: dict[str, Tensor | None]) -> None:
         """Keep the gradients of the last call, by parameter or argument."""
         prefix = f"call {self.call_count}, gradient of "
@@ -88,6 +93,15 @@ class Results:
             now = after[name].detach()
             if not is_same(now, copy):
                 self._keep("state", {f"{prefix}{name} after it": now})
+
+    def add_plain(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Keep what calls changed of the values that a target has outside of modules."""
+        changed = {
+            name: value
+            for name, value in after.items()
+            if name not in before or not _is_equal(value, before[name])
+        }
+        self._keep("state", changed)
 
     def add_state(self, modules: Modules) -> None:
         """Keep parameters, buffers, gradients and plain attributes of modules after the calls."""
@@ -156,14 +170,23 @@ def _state(module: Module, prefix: str) -> Iterator[tuple[str, Any]]:
         for name, value in vars(part).items():
             if name in _OF_EVERY_MODULE:
                 continue
-            place = f"{prefix}{path}{'.' if path else ''}{name}"
-            if isinstance(value, _CONTAINERS):
-                yield f"{place}{AFTER_CALLS}", f"{type(value).__name__} of {len(value)}"
-            elif not isinstance(value, (Tensor, *_NUMBERS[:-1])):
-                continue
-            for leaf_path, leaf in islice(tree_leaves_with_path(value), _MAX_LEAVES):
-                if isinstance(leaf, (Tensor, *_NUMBERS)):
-                    yield f"{place}{leaf_path}{AFTER_CALLS}", leaf
+            yield from _plain_state(value, f"{prefix}{path}{'.' if path else ''}{name}")
+
+
+def _is_equal(value: object, before: object) -> bool:
+    if isinstance(value, Tensor) and isinstance(before, Tensor):
+        return is_same(value, before)
+    return type(value) is type(before) and value == before
+
+
+def _plain_state(value: object, place: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, _CONTAINERS):
+        yield f"{place}{AFTER_CALLS}", f"{type(value).__name__} of {len(value)}"
+    elif not isinstance(value, (Tensor, *_NUMBERS[:-1])):
+        return
+    for leaf_path, leaf in islice(tree_leaves_with_path(value), _MAX_LEAVES):
+        if isinstance(leaf, (Tensor, *_NUMBERS)):
+            yield f"{place}{leaf_path}{AFTER_CALLS}", leaf
 
 
 def modules_of(function: Any) -> Modules:
@@ -171,17 +194,35 @@ def modules_of(function: Any) -> Modules:
     if isinstance(function, Module):
         return {"": function}
     modules: Modules = {}
-
-    def add(names: Mapping[str, Any]) -> None:
-        for name, value in names.items():
-            if isinstance(value, Module) and all(value is not old for old in modules.values()):
-                modules.setdefault(name, value)
-
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Module):
         modules["self"] = owner
-    elif owner is not None:
-        add(getattr(owner, "__dict__", {}))
+    for name, value in _used_by(function):
+        if isinstance(value, Module) and all(value is not old for old in modules.values()):
+            modules.setdefault(name, value)
+    return modules
+
+
+def plain_of(function: Any) -> dict[str, Any]:
+    """Copy the numbers, tensors and containers that a target uses outside of modules, by its names
+    for them.
+    """
+    called = getattr(function, "forward", function) if isinstance(function, Module) else function
+    return {
+        place: _kept(leaf)
+        for name, value in _used_by(called)
+        if isinstance(value, (Tensor, int, float, *_CONTAINERS)) and not name.startswith("__")
+        for place, leaf in _plain_state(value, name)
+    }
+
+
+def _used_by(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield attributes of the object whose method a function is, if that is no module, and what it
+    and the functions that it uses find around them.
+    """
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, Module):
+        yield from [*getattr(owner, "__dict__", {}).items()]
     waiting, seen = [function], set[int]()
     while waiting:
         plain = inspect.unwrap(waiting.pop(0))
@@ -191,10 +232,9 @@ def modules_of(function: Any) -> Modules:
         seen.add(id(plain))
         names = inspect.getclosurevars(plain)
         around = {**names.globals, **names.nonlocals}
-        add(around)
+        yield from around.items()
         values = around.values()
         waiting += [value for value in values if callable(value) and not isinstance(value, type)]
-    return modules
 
 
 def parameters_of(modules: Modules) -> Tensors:
@@ -203,6 +243,15 @@ def parameters_of(modules: Modules) -> Tensors:
         f"{prefix}.{name}".lstrip("."): value
         for prefix, module in modules.items()
         for name, value in module.named_parameters()
+    }
+
+
+def tensors_of(modules: Modules) -> Tensors:
+    """List the parameters and buffers of several modules, each under the module's name."""
+    return parameters_of(modules) | {
+        f"{prefix}.{name}".lstrip("."): value
+        for prefix, module in modules.items()
+        for name, value in module.named_buffers()
     }
 
 

@@ -191,6 +191,8 @@ class Trial:
             with self._precise():
                 yield
             self._results.draws_random |= not of_call.is_current()
+            if self._results.is_sampled:
+                self._results.add_draws(RandomState())
 
     def _precise(self) -> AbstractContextManager[None]:
         """Make new tensors in float64 if the run is; not those that inputs are made from, which

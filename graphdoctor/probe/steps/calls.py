@@ -22,7 +22,8 @@ from ..replay.trial import Trial
 from ..target.snapshot import State
 from ..target.targets import Call
 from ..torch_private.torch_api import is_compiler_error
-from .inputs import Attacking, Varying
+from .attacks import Attacking
+from .inputs import Varying
 from .measurements import Lanes, measure
 from .workload import Workload
 

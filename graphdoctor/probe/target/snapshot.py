@@ -12,6 +12,7 @@ import enum
 import logging
 import random
 import sys
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -123,6 +124,12 @@ class RandomState:
             return True
         (_, keys, *rest), (_, other_keys, *others) = self._numpy, now._numpy
         return rest == others and keys.tobytes() == other_keys.tobytes()
+
+    def digest(self) -> int:
+        """Sum it up in a number."""
+        numpy = None if self._numpy is None else (self._numpy[1].tobytes(), self._numpy[2:])
+        tensors = [tensor.numpy().tobytes() for tensor in (self._torch, *(self._cuda or ()))]
+        return zlib.crc32(repr((self._python, tensors, numpy)).encode())
 
     def __enter__(self) -> RandomState:
         return self
@@ -337,12 +344,10 @@ class _KeptTensor:
         if self.content is None:
             return tensor._version == self.version
         try:
-            # An unchanged tensor keeps its version, which a backward pass may check.
-            may_differ = self.version is None or tensor._version != self.version
-            if may_differ and not is_same(tensor, self.content):
+            # An unchanged tensor keeps its version, which a backward pass may check; what is
+            # written to its `data` has none.
+            if not is_same(tensor, self.content):
                 tensor.copy_(self.content)
-            if self.version is not None:
-                self.version = tensor._version
             if tensor.is_leaf and tensor.requires_grad != self.requires_grad:
                 tensor.requires_grad_(self.requires_grad)
             if tensor.is_leaf and tensor.grad is not self.grad:

@@ -1,0 +1,526 @@
+"""Makes calls on inputs that are made to break an edit.
+
+An attack is a sequence of calls from the state that the program began with: the attack and a call
+with another batch, or the same after one of the program's own. ``Attacking`` makes them of the
+untouched program, which decides what is worth making and keeps its results, without torch.compile
+and with it; then of an edited one. Left out is what the untouched program refuses itself, other
+than by its own ``raise`` or ``assert``. A difference that it has under torch.compile too isn't the
+edit's, nor is what differs when it makes the same calls again. How many are made depends on the
+program alone, never on the time that they take.
+"""
+
+from __future__ import annotations
+
+import dis
+import json
+import sys
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from ...facts.trials import (
+    MESSAGES,
+    THE_CALL,
+    Attacked,
+    AttackFailure,
+    Difference,
+    Replay,
+    ResultKind,
+)
+from ...wording import shortened
+from ..record.errors import TargetError, text_of, type_name
+from ..record.files import is_user_file
+from ..record.streams import kept_texts
+from ..replay.comparing import compared
+from ..replay.conditions import Conditions, Outcome, searched
+from ..replay.equal_sizes import EqualSizes
+from ..replay.inputs import (
+    Variant,
+    attacks_of,
+    batch_of,
+    change_tensor,
+    changed_call,
+    resized_call,
+    searchable,
+    state_attacks,
+)
+from ..replay.results import Results, plain_of, tensors_of
+from ..replay.returned import Returns
+from ..target.snapshot import FreshCopies, State
+from ..target.targets import Call
+from ..wire import ATTACKS_FILE
+from .workload import Workload
+
+_RECOMPILE_LIMIT = 64
+_MAX_ERROR = 100
+_MAX_CALLS = 8
+"""So many of the program's own calls are kept, and looked at for the lines that they run."""
+
+_OFTEN = 3
+"""How many of the calls take each step of the program, if there are so many."""
+
+_HEAVY, _LONG = 2**23, 2**14
+_HEAVY_DRAWN = 10
+"""How many calls with random values are made of a program with so many numbers in its tensors, or
+so many steps in its calls."""
+
+_MAX_OUTCOMES = 8
+_MAX_SEARCHED = 3
+"""For so many outcomes of conditions inputs are searched, each by changing one of so many
+arguments, parameters and buffers."""
+
+_Arc = tuple[CodeType, int, int]
+_Arcs = Counter[_Arc]
+"""How often the program's own code went from one instruction to another."""
+
+
+@dataclass
+class _Attack:
+    """A sequence of calls.
+
+    Args:
+        text: What is changed, as a clause.
+        variant: The number of the changed call among ``attacks_of``.
+        state: By name of a parameter or buffer, code that changes it before the first call.
+        arguments: By expression of an argument, code that changes it in the changed call.
+        is_used: One of the program's own calls comes first.
+        next_size: The batch of the call after it; None for the program's own, 0 for no such call.
+        count: How many calls the program accepts; None for all.
+        is_compiled: It's made with torch.compile as well.
+    """
+
+    text: str
+    variant: int = 0
+    state: dict[str, str] = field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict)
+    is_used: bool = False
+    next_size: int | None = 0
+    count: int | None = None
+    is_compiled: bool = False
+
+    @property
+    def words(self) -> str:
+        """Name the whole sequence."""
+        text = f"{self.text} after another call" if self.is_used else self.text
+        if self.next_size == 0 or (self.count is not None and self.count < 2 + self.is_used):
+            return text
+        then = "a call follows" if self.next_size is None else f"the next batch is {self.next_size}"
+        return f"{text}, and {then}"
+
+
+def _on_argument(name: str, outcome: Outcome, code: str) -> _Attack:
+    return _Attack(_outcome_text(outcome), arguments={name: code})
+
+
+def _on_state(name: str, outcome: Outcome, code: str) -> _Attack:
+    return _Attack(_outcome_text(outcome), state={name: code.replace("{}", "tensor")})
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    _, line, _, is_true = outcome
+    return f"the condition at line {line} is {str(is_true).lower()}"
+
+
+class Attacking:
+    """The attacks on one program's calls; ``plan``: the request's."""
+
+    def __init__(self, workload: Workload, plan: Mapping[str, Any]) -> None:
+        self._workload = workload
+        self._folder = Path(plan["folder"])
+        self._is_reference, self._is_edited = bool(plan["is_reference"]), bool(plan["is_edited"])
+        self._calls: list[Call] = []
+        self._state = State(None)
+        self._variants: list[Variant] = []
+        self._step_count = 0
+        """Steps of the program's own code in its own calls."""
+        self._raised: set[tuple[str, int]] = set()
+        """The program's own lines that raised on purpose."""
+        self._equal, self._returns, self._conditions = EqualSizes(), Returns(), Conditions()
+
+    def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
+        """Keep the first calls before they are made, and the state that they begin with."""
+        for call in calls:
+            if not self._calls:
+                self._state = State(self._workload.function)
+            if len(self._calls) < _MAX_CALLS:
+                self._calls.append(FreshCopies().call(call))
+            yield call
+
+    def run(self, replay: Replay) -> None:
+        """Make them, and report what they show beside a replay of the program's own calls."""
+        # What differs from both is wrong already.
+        comparisons = replay.compared.values()
+        is_wrong = bool(comparisons) and all(comparison.results for comparison in comparisons)
+        if not self._calls or (is_wrong and not self._is_reference):
+            return
+        events = self._workload.events
+        limit = torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT)
+        try:
+            with self._workload.repeating("trying other inputs"), limit:
+                self._state.restore()
+                call, function = FreshCopies().call(self._calls[0]), self._workload.function
+                self._variants = list(attacks_of(call, function))
+                attacked = self._keep_reference() if self._is_reference else self._attack()
+        except Exception as error:  # noqa: BLE001 - an extra, whose failure must not lose the trial
+            name = type_name(error)
+            events.gap("attacks", f"Other inputs were not tried: making them raised {name}.")
+            return
+        if attacked is not None:
+            events.write("attacked", attacked)
+
+    # The untouched program.
+
+    def _attacks(self) -> Iterator[_Attack]:
+        """Yield the attacks, each of a kind with another size in the call that follows."""
+        tensors = self._tensors
+        number_count = sum(tensor.numel() for tensor in tensors.values())
+        is_heavy = number_count > _HEAVY or self._step_count > _LONG
+        numbered = [*enumerate(self._variants)]
+        for number, variant in numbered:
+            for is_used in () if variant.is_drawn else (False, True):
+                size = self._next_size(number + is_used)
+                if not is_heavy or is_used == number % 2:
+                    yield _Attack(variant.text, number, is_used=is_used, next_size=size)
+        for number, (text, codes) in enumerate(state_attacks(tensors)):
+            yield _Attack(text, state=codes, next_size=self._next_size(number))
+        if not is_heavy:
+            yield from self._searched(tensors)
+        drawn = [(number, variant.text) for number, variant in numbered if variant.is_drawn]
+        for number, text in drawn[: _HEAVY_DRAWN if is_heavy else None]:
+            size, is_used = self._next_size(number), number % 2 == 1
+            yield _Attack(text, number, is_used=is_used, next_size=size)
+
+    def _searched(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[_Attack]:
+        """Yield attacks for which a condition is what it never was so far."""
+        names = searchable(self._calls[0], self._workload.function)
+        floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+        floats.sort(key=lambda name: tensors[name].numel())
+        makes = [partial(_on_argument, name) for name in names[:_MAX_SEARCHED]]
+        makes += [partial(_on_state, name) for name in floats[:_MAX_SEARCHED]]
+        for outcome in self._conditions.missing()[:_MAX_OUTCOMES]:
+            numbers = self._conditions.constants.get(outcome, ())
+            for make in makes:
+                attack = partial(make, outcome)
+                code = searched(partial(self._distance, attack, outcome), numbers)
+                if code is not None:
+                    yield attack(code)
+                    break
+
+    def _distance(
+        self, attack: Callable[[str], _Attack], outcome: Outcome, code: str
+    ) -> float | None:
+        """Measure how far a call with a change is from an outcome; None if it doesn't get there."""
+        self._conditions.near.clear()
+        results = self._results(attack(code), is_eager=True, draw=0, arcs=Counter())
+        return None if results.is_refused else self._conditions.near.get(outcome)
+
+    @property
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        trial = self._workload.trial
+        assert trial is not None
+        return tensors_of(trial.modules)
+
+    def _next_size(self, number: int) -> int | None:
+        batch = batch_of(self._calls[number % len(self._calls)], self._workload.function)
+        sizes = [size for size in (batch // 2, 1, batch * 3 // 8, 2 * batch) if size > 0]
+        return sizes[number % len(sizes)] if sizes else None
+
+    def _keep_reference(self) -> Attacked:
+        """Make the calls of the untouched program, and keep the results of those that are worth
+        making.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        index: list[dict[str, Any]] = []
+        refused = 0
+        taken: Counter[_Arc] = Counter()
+        shown = set[_Arc]()
+        torch_kinds: set[ResultKind] = set()
+        # Each trial makes the program's own calls anyway; these show what they reach.
+        for at in range(len(self._calls)):
+            arcs: _Arcs = Counter()
+            self._make([(self._calls[at], Variant(""))], draw=at, arcs=arcs, is_fresh=at == 0)
+            taken.update(arcs.keys())
+            shown |= arcs.keys()
+            self._step_count += arcs.total()
+        with self._returns.noted():
+            own = [self._results(_Attack(""), is_eager=True, draw=0) for _ in range(2)]
+        unstable = set(_differences(*own))
+        for number, attack in enumerate(self._attacks()):
+            variant = self._variants[attack.variant]
+            arcs = Counter()
+            eager = self._accepted(attack, number, arcs)
+            if eager is None:
+                refused += not variant.is_search and not attack.is_used
+                continue
+            # Compiling takes long, so what goes no way of its own is only tried in eager mode.
+            is_plain = not variant.is_search and not attack.state and not attack.arguments
+            attack.is_compiled = is_plain or any(taken[arc] < _OFTEN for arc in arcs)
+            taken.update(arcs.keys())
+            shown |= set() if variant.is_empty else arcs.keys()
+            eager.save(self._folder / f"{number}-eager.pt")
+            if attack.is_compiled:
+                compiled = self._results(attack, is_eager=False, draw=number)
+                torch_kinds |= _differences(compiled, eager).keys()
+                compiled.save(self._folder / f"{number}-compiled.pt")
+            index.append({"number": number, **asdict(attack)})
+        kept = {
+            "attacks": index,
+            "unstable": sorted(unstable),
+            "reached": sorted(_lines(shown)),
+            "raised": sorted(self._raised),
+            "equal": self._equal.as_json(),
+            "returns": self._returns.relied_on(),
+        }
+        (self._folder / ATTACKS_FILE).write_text(json.dumps(kept), encoding="utf-8")
+        kinds = tuple(sorted(torch_kinds))
+        return Attacked(count=len(index), refused_count=refused, torch_kinds=kinds)
+
+    def _accepted(self, attack: _Attack, number: int, arcs: _Arcs) -> Results | None:
+        """Make an attack of the untouched program, as far as it accepts it; None if it refuses the
+        attack itself.
+        """
+        least = 1 + attack.is_used
+        results = self._results(attack, is_eager=True, draw=number, arcs=arcs)
+        if results.is_refused and results.call_count >= least and attack.next_size is not None:
+            attack.next_size = None
+            arcs.clear()
+            results = self._results(attack, is_eager=True, draw=number, arcs=arcs)
+        if results.is_refused and results.call_count >= least:
+            attack.count = least
+            arcs.clear()
+            results = self._results(attack, is_eager=True, draw=number, arcs=arcs)
+        return None if results.is_refused else results
+
+    # A changed one.
+
+    def _attack(self) -> Attacked | None:
+        """Make the same calls of a changed program, until one gives something else."""
+        try:
+            plan = json.loads((self._folder / ATTACKS_FILE).read_text(encoding="utf-8"))
+        except OSError:
+            return None
+        torch_kinds: set[ResultKind] = set()
+        dropped: dict[ResultKind, Difference] = {}
+        exceptions: list[AttackFailure] = []
+        failure: AttackFailure | None = None
+        count, unstable = 0, set(plan["unstable"])
+        if self._is_edited and (failure := self._other_kind(plan["returns"])) is not None:
+            return Attacked(count=1, is_edited=True, failure=failure)
+        for row in plan["attacks"]:
+            number = row.pop("number")
+            attack = _Attack(**row)
+            modes = [True] * self._is_edited + [False] * attack.is_compiled
+            # An edit may keep something else in place of what is changed.
+            if not modes or not attack.state.keys() <= self._tensors.keys():
+                continue
+            count += 1
+            eager = compiled = Results.load(self._folder / f"{number}-eager.pt")
+            if attack.is_compiled:
+                compiled = Results.load(self._folder / f"{number}-compiled.pt")
+            of_torch = _differences(compiled, eager).keys()
+            for is_eager in modes:
+                mine = self._results(attack, is_eager=is_eager, draw=number)
+                beside = of_torch if is_eager else _differences(mine, compiled).keys()
+                for kind, difference in _differences(mine, eager).items():
+                    if kind in unstable:
+                        continue
+                    if not is_eager and (kind in of_torch or kind not in beside):
+                        torch_kinds.add(kind)
+                    elif not is_eager and kind in MESSAGES and difference.change == "fewer":
+                        dropped.setdefault(kind, difference)
+                    else:
+                        both = (eager.raised, mine.raised) if eager.raised and mine.raised else None
+                        failure = AttackFailure(
+                            text=attack.words,
+                            code=self._code(attack, number, is_random=mine.draws_random),
+                            is_compiled=not is_eager,
+                            difference=difference,
+                            raised=both,
+                        )
+                        # Compiled code raises as it can, which is said; eager mode as before.
+                        if both is None or is_eager:
+                            edited = self._is_edited
+                            return Attacked(count=count, is_edited=edited, failure=failure)
+                        exceptions.append(failure)
+        return Attacked(
+            count=count,
+            is_edited=self._is_edited,
+            dropped=tuple(dropped.values()),
+            exceptions=tuple(exceptions[:1]),
+            torch_kinds=tuple(sorted(torch_kinds)),
+        )
+
+    def _other_kind(self, relied_on: Mapping[str, list[str]]) -> AttackFailure | None:
+        """Find a function that returns another kind of value to whoever relies on it."""
+        with self._returns.noted():
+            self._results(_Attack(""), is_eager=True, draw=0)
+        mine = self._returns.all()
+        for function, kinds in relied_on.items():
+            if others := sorted(mine.get(function, set()).difference(kinds)):
+                difference = Difference(
+                    kind="outputs",
+                    where=f"what `{function.rpartition(':')[2]}` returns",
+                    value=" or ".join(others),
+                    reference=" or ".join(kinds),
+                )
+                text = self._variants[0].text
+                return AttackFailure(text=text, code="", is_compiled=False, difference=difference)
+        return None
+
+    def _code(self, attack: _Attack, number: int, *, is_random: bool) -> str:
+        seed = self._workload.request["seed"] + number
+        state = [code.replace("tensor", name) for name, code in attack.state.items()]
+        drawn = [f"torch.manual_seed({seed})"] * is_random
+        changed = [code.replace("{}", name) for name, code in attack.arguments.items()]
+        return "\n".join([*state, *drawn, *changed, self._variants[attack.variant].code])
+
+    # Both.
+
+    def _results(
+        self, attack: _Attack, *, is_eager: bool, draw: int, arcs: _Arcs | None = None
+    ) -> Results:
+        """Make the calls of an attack; an exception is a result, too."""
+        calls = [(self._calls[0], Variant(""))] * attack.is_used
+        function = self._workload.function
+        changed = self._variants[attack.variant]
+        if attack.arguments:
+            changed = changed_call(self._calls[0], function, attack.arguments)
+        calls.append((self._calls[0], changed))
+        if attack.next_size != 0:
+            following, size = self._calls[draw % len(self._calls)], attack.next_size
+            variant = Variant("") if size is None else resized_call(following, function, size)
+            calls.append((following, variant))
+        calls = calls[: attack.count]
+        return self._make(calls, draw=draw, is_eager=is_eager, arcs=arcs, state=attack.state)
+
+    def _make(
+        self,
+        calls: list[tuple[Call, Variant]],
+        *,
+        draw: int,
+        is_eager: bool = True,
+        arcs: _Arcs | None = None,
+        state: Mapping[str, str] = {},
+        is_fresh: bool = True,
+    ) -> Results:
+        """Make changed calls, one after the other, until one raises."""
+        if is_fresh:
+            self._state.restore()
+            for name, code in state.items():
+                change_tensor(self._tensors[name], code)
+        workload, trial = self._workload, self._workload.trial
+        assert trial is not None
+        raised: BaseException | None = None
+        plain = plain_of(workload.function)
+        # What is warned once a place is warned again after this.
+        with trial.apart() as results, kept_texts() as texts, warnings.catch_warnings():
+            try:
+                for step, (base, variant) in enumerate(calls):
+                    with (
+                        variant.make(FreshCopies().call(base)) as changed,
+                        nullcontext()
+                        if arcs is None
+                        else _traced(arcs, self._equal, self._conditions),
+                    ):
+                        workload.call(changed, is_eager=is_eager, draw=draw + step)
+                    workload.keep_results()
+                    self._equal.settle(is_accepted=True)
+            except (KeyboardInterrupt, TargetError):
+                raise
+            except BaseException as error:  # noqa: BLE001 - the user's program may raise anything
+                raised = error
+        if raised is not None:
+            place = _raised_at(raised)
+            self._raised |= {place} if place is not None else set()
+            results.raised = f"{type(raised).__name__}: {text_of(raised)}"
+            results.is_refused = place is None
+            self._equal.settle(is_accepted=place is not None)
+        else:
+            results.add_state(trial.modules)
+            results.add_plain(plain, plain_of(workload.function))
+        results.add_written(texts())
+        return results
+
+
+def _differences(mine: Results, other: Results) -> dict[ResultKind, Difference]:
+    """Return how results differ by more than rounding, by kind; what a process writes to standard
+    error is torch's own as well.
+    """
+    if mine.raised != other.raised:
+        value, reference = (of.raised and shortened(of.raised, _MAX_ERROR) for of in (mine, other))
+        difference = Difference(kind="outputs", where=THE_CALL, value=value, reference=reference)
+        return {"outputs": difference}
+    return {
+        difference.kind: difference
+        for difference in compared(mine, other).differences
+        if not difference.may_be_rounding and difference.kind != "stderr"
+    }
+
+
+def _raised_at(error: BaseException) -> tuple[str, int] | None:
+    """Find where a program raised an error on purpose, by ``raise`` or ``assert``; None if torch or
+    Python raised it.
+    """
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not is_user_file(last.tb_frame.f_code.co_filename):
+        return None
+    code = last.tb_frame.f_code
+    is_on_purpose = dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+    return (code.co_filename, last.tb_lineno) if is_on_purpose else None
+
+
+def _lines(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
+    """Return the lines that were run, with their files."""
+    instructions: defaultdict[CodeType, set[int]] = defaultdict(set)
+    for code, _, instruction in arcs:
+        instructions[code].add(instruction)
+    return {
+        (code.co_filename, line)
+        for code, offsets in instructions.items()
+        for start, end, line in code.co_lines()
+        if line is not None and any(start <= offset < end for offset in offsets)
+    }
+
+
+@contextmanager
+def _traced(arcs: _Arcs, *lookers: EqualSizes | Conditions) -> Iterator[None]:
+    """Note the steps that the program's own code takes meanwhile, and have its lines looked at."""
+    before = sys.gettrace()
+
+    def local(frame: FrameType, event: str, _: object) -> Any:
+        if event == "opcode":
+            # Lines wouldn't do: `a if c else b` is one.
+            arcs[frame.f_code, last.get(frame, 0), frame.f_lasti] += 1
+            last[frame] = frame.f_lasti
+        elif event == "line":
+            for looker in looking[frame.f_code]:
+                looker.look(frame)
+        elif event == "return":
+            last.pop(frame, None)
+        return local
+
+    def enter(frame: FrameType, _: str, __: object) -> Any:
+        if not is_user_file(frame.f_code.co_filename):
+            return None
+        if frame.f_code not in looking:
+            looking[frame.f_code] = [it for it in lookers if it.has_sites(frame.f_code)]
+        frame.f_trace_lines, frame.f_trace_opcodes = bool(looking[frame.f_code]), True
+        return local
+
+    last: dict[FrameType, int] = {}
+    looking: dict[CodeType, list[EqualSizes | Conditions]] = {}
+    sys.settrace(enter)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
