@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
@@ -87,6 +88,14 @@ _MAX_TIMED = 6
 CheckEdits = Callable[[Sequence[FileChange]], None]
 _Turn = dict[Candidate, list[Options]]
 """Fixes to try at once, each with what is open for the findings that it is for."""
+
+
+class _Fault(NamedTuple):
+    """What is to be said against a program, and the backend that shows it."""
+
+    verdict: Verdict
+    reason: Reason
+    backend: str | None = None
 
 
 def search(
@@ -173,13 +182,10 @@ class _Search:
             return self._suggested(offered, "not_repeatable")
         self._keep_what_holds()
         self._contain()
-        if self._options.is_timed:
-            self._replace_slow()
         if self._repeated is not None:
             self._compile_regions(self._repeated)
         if self._options.is_timed and self._best.applied:
-            self._time(Program(), self._best.program)
-            self._note_times(self._best)
+            self._time(self._best)
         if self._is_exhausted:
             self._note_untried()
         return self._treated()
@@ -213,7 +219,7 @@ class _Search:
             check = self._check_elsewhere(self._best)
             if check.verdict == "unproven":
                 return self._doubt(check.reasons)
-            if not self._take_back_failing(check) and not self._take_back_moved():
+            if not any(map(self._take_back, (self._failing, self._moved, self._slow))):
                 return None
 
     # Rounds: try what is open for a program, all at once, and keep what works.
@@ -306,7 +312,7 @@ class _Search:
             at, (trial, objection) = first_failing(
                 len(fixes),
                 (whole, objection),
-                partial(self._failing, state, [*kept], fixes),
+                partial(self._examine, state, [*kept], fixes),
                 width=self._trials.jobs,
             )
             blamed = fixes[at]
@@ -320,7 +326,7 @@ class _Search:
             self._note(blamed, turn[blamed], [objection] * len(turn[blamed]), trial)
         return None
 
-    def _failing(
+    def _examine(
         self,
         state: State,
         kept: Sequence[Candidate],
@@ -353,7 +359,7 @@ class _Search:
         """Tell if the call takes less time with a fix, though less of it is compiled."""
         if objection.if_faster is None or not self._options.is_timed or self._is_exhausted:
             return False
-        return self._trials.confirmed(*added(fix, state.program), faster) is not None
+        return self._is_faster(*added(fix, state.program))
 
     def _judge_all(self, fix: Candidate, opened: Sequence[Options], trial: Trial) -> list[Judgment]:
         """Judge what a fix did to its findings; the log keeps it."""
@@ -493,110 +499,51 @@ class _Search:
     def _under(self, reasons: Reasons) -> Reason:
         return because("under", self._backend.name, *reasons)
 
-    def _take_back_failing(self, check: Check) -> bool:
-        """Take back the fix that fails under the user's backend, if one does."""
-        best = self._best
+    def _failing(self, state: State) -> _Fault | None:
+        """Say how a program fails under the user's backend."""
+        check = self._check_elsewhere(state)
+        if holds(check.verdict, drops_output=state.drops_output):
+            return None
+        return _Fault(check.verdict, self._under(check.reasons), self._backend.name)
 
-        def failing(check: Check) -> Check | None:
-            return None if holds(check.verdict, drops_output=best.drops_output) else check
-
-        def examine(counts: Sequence[int]) -> list[Check | None]:
-            return [failing(self._check_elsewhere(best.first(count))) for count in counts]
-
-        if failing(check) is None:
-            return False
-        at, check = first_failing(len(best.applied), check, examine)
-        reason = self._under(check.reasons)
-        reason = because("beside_others", reason) if at else reason
-        self._leave_out(best.fixes[at], check.verdict, reason, self._backend.name)
-        return True
-
-    def _take_back_moved(self) -> bool:
-        """Take back a fix whose break came back beside the others, if there is one."""
+    def _moved(self, state: State) -> _Fault | None:
+        """Say if a break came back beside other fixes."""
         best = self._best
         change = self._trials.change(self._untouched, best.observed, best.program)
-        for fix in best.fixes:
-            if again := self._log.broken_again(fix, change):
-                instead = because("breaks_instead", *(finding.site for finding in again))
-                self._leave_out(fix, "moved", because("beside_others", instead))
-                return True
-        return False
+        again = (self._log.broken_again(fix, change) for fix in state.fixes)
+        if (found := next(filter(None, again), None)) is None:
+            return None
+        return _Fault("moved", because("breaks_instead", *(finding.site for finding in found)))
 
-    def _leave_out(
-        self, blamed: Candidate, verdict: Verdict, reason: Reason, backend: str | None = None
-    ) -> None:
-        """Take a fix back; of the others, those that came later stay if the rest holds."""
+    def _slow(self, state: State) -> _Fault | None:
+        """Say if the call is plainly longer."""
+        is_timed = self._options.is_timed
+        times = self._slower(state) if is_timed else None
+        return None if times is None else _Fault("makes it worse", because("call_with_it", times))
+
+    def _take_back(self, objection: Callable[[State], _Fault | None]) -> bool:
+        """Take back the first fix with which a program gives rise to an objection, beside those
+        before it; of the others, those that came later stay if the rest holds.
+        """
         best = self._best
-        states = [best.without(blamed), best.first(best.fixes.index(blamed))]
+        if not best.applied or (whole := objection(best)) is None:
+            return False
+
+        def examine(counts: Sequence[int]) -> list[_Fault | None]:
+            states = (best.first(self._whole(best, count)) for count in counts)
+            return [objection(state) for state in states]
+
+        at, (verdict, reason, backend) = first_failing(len(best.applied), whole, examine)
+        blamed = best.fixes[at]
+        states = [best.without(blamed), best.first(at)]
         fewer = (self._trials.run_state(state) for state in states if state and state.applied)
         held = (state for state in fewer if state and not self._log.moving(state.fixes, state))
         self._best = next(held, self._untouched)
+        reason = because("beside_others", reason) if at and verdict != "makes it worse" else reason
         self._log.take_back([blamed], verdict, (reason,), backend=backend)
-        left = self._best.fixes
-        self._log.take_back([fix for fix in best.fixes if fix not in [blamed, *left]])
-
-    def _go_on(self, objection: Callable[[State], Reasons], verdict: Verdict) -> None:
-        """Run further rounds; keep them unless there is something to be said against it."""
-        start = self._best
-        self._run_rounds()
-        more, self._best = self._best, start
-        if fixes := more.fixes[len(start.applied) :]:
-            check = self._check_elsewhere(more)
-            is_checked = holds(check.verdict, drops_output=more.drops_output)
-            reasons = objection(more) if is_checked else check.reasons
-            if is_checked and not reasons:
-                self._best = more
-            else:
-                self._log.take_back(fixes, verdict, reasons)
-
-    def _contain(self) -> None:
-        """Add fixes that contain a break, and what shows beside them, if more is compiled and the
-        call is faster so.
-        """
-        self._grade, before = GRADES[-1], self._best
-        self._log.reopen_untimed()
-
-        def objection(state: State) -> Reasons:
-            was, now = before.observed.measures, state.observed.measures
-            if (now.coverage or 0.0) <= (
-                was.coverage or 0.0
-            ) and now.break_sites >= was.break_sites:
-                return (because("nothing_improves"),)
-            is_timed, programs = self._options.is_timed, (before.program, state.program)
-            is_slow = is_timed and self._trials.confirmed(*programs, faster) is None
-            return (because("call_not_faster"),) if is_slow else ()
-
-        self._go_on(objection, "no effect")
-
-    # Time.
-
-    def _replace_slow(self) -> None:
-        """While the call is plainly longer, take back the fix to blame; then put other fixes in
-        its place.
-        """
-        before = self._best
-        if self._options.timing == "each" and before.applied:
-            self._time(Program(), before.program)
-            for pair in before.applied[:_MAX_TIMED]:
-                self._time(*added(*pair))
-        self._note_times(before)
-        while (best := self._best).applied:
-            if (together := self._slower(best)) is None:
-                break
-            at, times = first_failing(len(best.applied), together, partial(self._slow, best))
-            self._leave_out(best.fixes[at], "makes it worse", because("call_with_it", times))
-            dropped = [fix for fix in best.fixes if fix not in self._best.fixes]
-            self._log.take_back(dropped, "makes it worse", (because("call_with_all", together),))
-
-        def objection(state: State) -> Reasons:
-            times = self._slower(state)
-            return () if times is None else (because("call_with_it", times),)
-
-        if self._best is not before and not self._is_exhausted:
-            self._go_on(objection, "makes it worse")
-
-    def _slow(self, state: State, counts: Sequence[int]) -> list[PairedTime | None]:
-        return [self._slower(state.first(self._whole(state, count))) for count in counts]
+        left = [blamed, *self._best.fixes]
+        self._log.take_back([fix for fix in best.fixes if fix not in left])
+        return True
 
     def _whole(self, state: State, count: int) -> int:
         """Count so many fixes, and those without which the last of them is no good."""
@@ -604,16 +551,45 @@ class _Search:
             count += 1
         return count
 
+    def _contain(self) -> None:
+        """Add fixes that contain a break, and what shows beside them, if more is compiled and the
+        call is faster so.
+        """
+        self._grade, start = GRADES[-1], self._best
+        self._log.reopen_untimed()
+        self._run_rounds()
+        more, self._best = self._best, start
+        was, now = start.observed.measures, more.observed.measures
+        is_more = (now.coverage or 0.0) > (was.coverage or 0.0) or now.break_sites < was.break_sites
+        check = self._check_elsewhere(more)
+        if not holds(check.verdict, drops_output=more.drops_output):
+            reasons = check.reasons
+        elif not is_more:
+            reasons = (because("nothing_improves"),)
+        elif self._options.is_timed and not self._is_faster(start.program, more.program):
+            reasons = (because("call_not_faster"),)
+        else:
+            self._best = more
+            return
+        self._log.take_back(more.fixes[len(start.applied) :], "no effect", reasons)
+
+    # Time.
+
+    def _is_faster(self, before: Program, after: Program) -> bool:
+        return self._trials.confirmed(before, after, faster) is not None
+
     def _slower(self, state: State) -> PairedTime | None:
         return self._trials.confirmed(Program(), state.program, plainly_slower)
 
-    def _time(self, before: Program, after: Program) -> None:
-        self._trials.time(before, after, is_every=self._options.timing == "each")
-
-    def _note_times(self, best: State) -> None:
-        for pair in best.applied:
+    def _time(self, best: State) -> None:
+        """Time the program with all fixes; with each one, too, if that is asked for."""
+        is_each = self._options.timing == "each"
+        self._trials.time(Program(), best.program, is_every=is_each)
+        for number, pair in enumerate(best.applied):
+            if is_each and number < _MAX_TIMED:
+                self._trials.time(*added(*pair), is_every=True)
             self._log.add_times(pair[0], self._trials.times_of(*added(*pair)))
-        if self._options.timing == "each" and len(best.applied) > _MAX_TIMED:
+        if is_each and len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(because("few_timed", _MAX_TIMED))
 
     # What isn't searched: modules that repeat, and a patch in place of fixes.
@@ -672,7 +648,7 @@ class _Search:
         if times is not None:
             reason = because("call_with_it", times)
             return replace(judged, verdict="makes it worse", reasons=(reason,))
-        if judged.if_faster and self._trials.confirmed(*trial.programs, faster) is not None:
+        if judged.if_faster and self._is_faster(*trial.programs):
             return replace(judged, verdict=judged.if_faster, reasons=())
         return judged
 

@@ -393,7 +393,9 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     assert [case["verdict"] for case in treatment["tried"] if case["is_applied"]] == ["verified"]
     assert treatment["after"]["break_sites"] == 0
     assert any("interrupted" in (note or "") for note in in_words(treatment["notes"]))
-    again = run_command("fix", "model.py", "--no-timing", "--budget", "600", cwd=tmp_path, status=0)
+    # By the same interpreter.
+    options = ("--no-timing", "--budget", "600")
+    again = run_command("fix", "model.py", *options, cwd=tmp_path, is_forked=False, status=0)
     assert "Going on with the trials of" in again.stderr
     assert len(list(tmp_path.glob(".graphdoctor/2*"))) == 1, "it goes on in the same recording"
 
