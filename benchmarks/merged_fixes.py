@@ -80,6 +80,8 @@ def measure(*, is_quick: bool, folder: Path) -> list[Row | Share]:
             "--unsafe-fixes",
             "--apply",
             "--no-timing",
+            "--budget",
+            "300",
             "--python",
             str(python),
         )

@@ -159,6 +159,7 @@ def fix(path: Path, folder: Path, command: Sequence[str] = ()) -> Fixed:
     folder.mkdir(parents=True, exist_ok=True)
     program = Path(shutil.copy(path, folder))
     options = ["--unsafe-fixes", "--apply", "--no-timing", "--quiet", "--force", "-o", "fix.json"]
+    options += ["--budget", "150"]
     started = time.perf_counter()
     with (folder / "fix.txt").open("w") as said:
         subprocess.run(

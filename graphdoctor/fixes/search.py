@@ -176,8 +176,9 @@ class _Search:
         self._is_interruptible = True
         if (budget_s := self._options.budget_s) is not None:
             # What comes last runs the program again, under the user's backend and by the clock.
-            last_s = (self._recording.exit.duration_s or 0.0) * 2
-            self._deadline = time.monotonic() + budget_s - min(last_s, budget_s / 3)
+            last_count = self._options.is_timed + (self._trials.backend != EAGER)
+            last_s = (self._recording.exit.duration_s or 0.0) * last_count
+            self._deadline = time.monotonic() + budget_s - min(last_s, budget_s / 4)
         if not self._run_untouched([options.finding for options in opened]):
             return self._suggested(offered, "not_repeatable")
         self._keep_what_holds()
@@ -434,8 +435,9 @@ class _Search:
 
     def _note_untried(self) -> None:
         """Name what there was no time for."""
-        self._trials.notes.append(because("bounded"))
-        for options in self._open(self._offered(self._best), self._best):
+        opened = self._open(self._offered(self._best), self._best)
+        self._trials.notes += [because("bounded")] if opened else []
+        for options in opened:
             for fix in options.fixes:
                 self._log.note_untried(options.finding, fix, self._best, self._round, "budget")
 
