@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.moves import dense, drop, operators, report, stay
+from graphdoctor.fixes.moves import dense, drop, operators, report, stay, vectorize
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import choices, guarded_lines, outside, parts, removals, state
 
@@ -18,6 +18,7 @@ _BRANCHES = (
 _REPORT_APART = removals.report_apart(_BRANCHES)
 
 RECIPES: tuple[Recipe, ...] = (
+    vectorize.vectorize,
     report.print_in_graph,
     report.report_in_operator,
     removals.guard_output,

@@ -123,6 +123,21 @@ BOOLEAN_METHODS = words(_BOOLEAN + "bool")
 """Tensor methods that return a boolean tensor. ``all`` and ``any`` return a scalar one, which isn't
 a mask."""
 
+ELEMENTWISE = words(_BOOLEAN + _POINTWISE + "gelu silu softplus leaky_relu elu mish") - words(
+    "softmax log_softmax isin"
+)
+"""Functions and methods that compute each value by itself, and broadcast."""
+
+ROWWISE_LAYERS = words(
+    """
+    Linear Bilinear LayerNorm RMSNorm Embedding Identity ReLU ReLU6 LeakyReLU PReLU ELU CELU SELU
+    GELU SiLU Mish Sigmoid Tanh Softplus Softsign Hardswish Hardsigmoid Hardtanh GLU Sequential
+    ModuleList ModuleDict Parameter
+    """,
+    "torch.nn.",
+)
+"""Modules that compute each row by itself: the last dim of what they are given."""
+
 INTEGER_METHODS = words("long int short argmax argmin argsort count_nonzero")
 """Tensor methods that return integers."""
 
