@@ -431,7 +431,8 @@ class _Search:
     @property
     def _is_exhausted(self) -> bool:
         is_late = self._deadline is not None and time.monotonic() > self._deadline
-        return is_late or self._trials.replays.count >= _MAX_REPLAYS
+        # All at once are tried once, however long the program takes.
+        return (is_late and self._trials.has_tried) or self._trials.replays.count >= _MAX_REPLAYS
 
     def _note_untried(self) -> None:
         """Name what there was no time for."""

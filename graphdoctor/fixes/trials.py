@@ -324,6 +324,11 @@ class Trials:
 
     # Programs with fixes.
 
+    @property
+    def has_tried(self) -> bool:
+        """Check whether a program with fixes has run."""
+        return bool(self._numbers)
+
     def run_each(self, state: State, sets: Sequence[Sequence[Candidate]]) -> list[Trial]:
         """Run a state's program with each of several sets of fixes, in parallel."""
 

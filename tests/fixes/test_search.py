@@ -20,7 +20,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakRecord, Recording
 from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.facts.trials import Comparison, Difference, Replay, ResultKind
+from graphdoctor.facts.trials import Attacked, Comparison, Difference, Replay, ResultKind
 from graphdoctor.fixes import search as engine
 from graphdoctor.fixes.options import Sources
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, SearchOptions, SearchResult
@@ -96,7 +96,8 @@ def runs(
         graphs=tuple(graph(index=index) for index in range(len(breaks) + 1)),
         coverage=Coverage(graph_ops=coverage, eager_ops=100 - coverage),
     )  # fmt: skip
-    return facts.replace(replay=Replay(compared={"eager": compared} if compared else {}))
+    results = {"eager": compared} if compared else {}
+    return facts.replace(replay=Replay(compared=results, attacked=Attacked(count=1)))
 
 
 class Script:
