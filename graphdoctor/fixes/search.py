@@ -478,6 +478,9 @@ class _Search:
             ]
             return [None if s.beats(best) and self._is_settled(s) else s for s in states]
 
+        if not blamed and fixes[1:] and self._is_exhausted:
+            self._log.take_back(last.fixes[count:])
+            return
         if not blamed:
             at, _ = first_failing(len(fixes), worse, examine, width=self._trials.jobs)
             blamed = [fixes[at]]

@@ -87,10 +87,15 @@ class State:
         )
 
     def beats(self, other: State) -> bool:
-        """Tell if it ranks higher; coverage that is almost the same counts as the same."""
-        shares = [state.observed.measures.coverage or 0.0 for state in (self, other)]
+        """Tell if it ranks higher.
+
+        Coverage that is almost the same counts as the same, and while torch skips functions, how
+        much it compiles around them says little.
+        """
+        was, now = other.observed.measures, self.observed.measures
         mine, theirs = self.score, other.score
-        if abs(shares[0] - shares[1]) <= _SAME_COVERAGE:
+        is_same = abs((now.coverage or 0.0) - (was.coverage or 0.0)) <= _SAME_COVERAGE
+        if is_same or (now.skipped_frames == was.skipped_frames and now.skipped_frames):
             mine = (mine[0], theirs[1], *mine[2:])
         return mine < theirs
 

@@ -552,6 +552,10 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "world": where(("a", runs(5, 7, coverage=90)), otherwise=runs(3, skips=[3], coverage=0)),
         "known": {"GD101:3": known("a")},
     },
+    "a fix that removes a break of a skipped function stays though less around it is compiled": {
+        "world": where(("a", runs(5, skips=[5], coverage=0)), otherwise=runs(3, 5, skips=[5], coverage=20)),
+        "known": {"GD101:3": [fix("a", kind="code")]},
+    },
     "a fix that loses output comes after those that don't": {
         "world": breaking(safe=3, lossy=5),
         "known": {"GD101:3": known("safe"), "GD101:5": known(fix("lossy", drops_output=True), "vain")},
