@@ -22,7 +22,12 @@ UNCHANGED = "same"
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun: ``1 graph``, ``2 graphs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Several of a noun: ``graphs``, ``fixes``."""
+    return f"{noun}es" if noun.endswith(("x", "ss", "sh", "ch")) else f"{noun}s"
 
 
 def join_texts(between: str, *texts: str | None) -> str:

@@ -1,5 +1,5 @@
-"""``graphdoctor fix``: try fixes on the target itself, show what each did, and write the verified
-ones when asked.
+"""``graphdoctor fix``: try fixes on the target itself, show what each did, and write what
+works when asked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def fix(
     is_applied: bool = APPLY,
     is_unsafe_tried: bool = UNSAFE_FIXES,
     is_diff: bool = option(
-        False, "Write the verified edits to standard output as one patch.", flag="--diff"
+        False, "Write the edits that work to standard output as one patch.", flag="--diff"
     ),
     is_tried: bool = option(
         True,
@@ -64,7 +64,7 @@ def fix(
         flag="--try/--no-try",
     ),
     is_again: bool = option(
-        False, "Try fixes anew, even if nothing changed since they were verified.", flag="--again"
+        False, "Try fixes anew, even if nothing changed since they were tried.", flag="--again"
     ),
     budget: float = option(
         60.0,
@@ -155,7 +155,7 @@ def _refuse_conflicts(
     common: CommonOptions, flags: Given, *, is_applied: bool, is_diff: bool, is_tried: bool
 ) -> None:
     if is_applied and not is_tried:
-        raise GraphDoctorError("Only verified fixes are written.", hint="Leave out --no-try.")
+        raise GraphDoctorError("Only tried fixes are written.", hint="Leave out --no-try.")
     if not is_tried:
         flags.refuse((*OF_TRIALS, "budget"), without="trials")
     if is_diff and (common.output is not None or common.format is not None):
@@ -166,7 +166,7 @@ def _refuse_conflicts(
 
 @contextlib.contextmanager
 def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]]:
-    """Report what was found and verified before an interrupt; yields a list to add the recording
+    """Report what was found and tried before an interrupt; yields a list to add the recording
     to, once there is one.
     """
     made: list[Path] = []
@@ -216,7 +216,7 @@ def _said_before(before: KeptFixes | UnfinishedFixes | OutdatedFixes) -> str:
     if isinstance(before, KeptFixes):
         name = before.recording.name
         return (
-            f"Verified {about_time(before.age_s)} ago, and nothing changed since: {name} (--again"
+            f"Tried {about_time(before.age_s)} ago, and nothing changed since: {name} (--again"
             " tries anew)."
         )
     change = before.change

@@ -58,7 +58,7 @@ TRY: Any = option(
 )
 APPLY: Any = option(
     False,
-    "Write the verified edits; with --force also where git could not undo it.",
+    "Write the edits that work; with --force also where git could not undo it.",
     flag="--apply",
 )
 UNSAFE_FIXES: Any = option(
@@ -266,7 +266,7 @@ class TrialOptions:
     )
     timing: Timing = option(
         "final",
-        "What to time (also under inductor): all verified fixes together, each fix, or nothing.",
+        "What to time (also under inductor): all fixes that work together, each fix, or nothing.",
     )
     no_timing: bool = option(False, "Time nothing: --timing none.")
     trial_timeout: float | None = option(

@@ -266,6 +266,10 @@ class Outcome(Fact):
     """Reasons for the verdict."""
     untried_cause: UntriedCause | None = None
     """Reason why it wasn't tried; None if it was, or nobody asked."""
+    grade: Grade | None = None
+    """What it leaves of the source; None for a suggestion in words."""
+    is_one_graph: bool = False
+    """True if it is applied, and the calls then run in one graph."""
     compared: Comparison | None = None
     """Its results compared with those of the unmodified program without torch.compile."""
     attacked: Attacked | None = None
@@ -291,12 +295,12 @@ class Fix(Outcome):
     to do."""
     place: SnippetPlace | None = None
     """Place for ``snippet``; None without one."""
-    grade: Grade | None = None
-    """What it leaves of the source; None for a suggestion in words."""
     is_safe: bool = False
     """True if results stay the same for every input, according to the rule's page."""
     setting: Setting | None = None
     """The torch setting that ``snippet`` applies; None if it is anything else."""
+    is_applied: bool = False
+    """True if it is one of the fixes that were tried together at the end."""
     unguarded: Unguarded | None = None
     """Values that torch no longer checks with it; None if it drops no guards. Never suggested where
     the run saw such a value change, nor before other suggestions."""
@@ -345,8 +349,6 @@ class TriedFix(Fix, TrialOutcome):
     backend: str | None = None
     """The backend that its trial compiled with, or under which the verdict showed; None if not
     tried, and in recordings of 0.1."""
-    is_applied: bool = False
-    """True if it is one of the fixes that were tried together at the end."""
 
 
 class LeftFinding(Fact):
@@ -361,6 +363,7 @@ class LeftFinding(Fact):
     title: str | None = None
     """The fix whose trial says most about why it stays; None if there is none."""
     verdict: Verdict | None = None
+    grade: Grade | None = None
     untried_cause: UntriedCause | None = None
     reasons: tuple[Reason, ...] = ()
 
@@ -389,6 +392,46 @@ class TriedPatch(TrialOutcome):
     """File the patch was read from; ``-`` for standard input."""
     lines_not_run: tuple[str, ...] = ()
     """``file:line`` of each part that it changes and that neither a call nor another input ran."""
+
+
+class WholeRun(Fact):
+    """The calls with all applied fixes, compiled with ``fullgraph=True``, so that torch itself says
+    whether they are one graph.
+    """
+
+    is_one_graph: bool
+    """True if torch raised nothing and compiled a graph, and no fix keeps a function out of it."""
+    code: str | None = None
+    """Rule code of what stopped it; None if nothing did, or no rule knows it."""
+    place: str | None = None
+    """``file:line`` of that, in the file on disk."""
+    message: str | None = None
+    """What stopped it, in words of the rule or of torch; None if nothing did."""
+
+
+class SiteCounts(Fact):
+    """Break sites of the program, and of what showed behind them, by the grade of what was done."""
+
+    merged: int = 0
+    guarded: int = 0
+    contained: int = 0
+    """Sites that stay, and cost less."""
+    left: int = 0
+    """Sites that stay as they were."""
+    lossy: int = 0
+    """Of those that are gone, the ones where the compiled program prints, logs or keeps less."""
+    changed_lines: int = 0
+    """Lines that the edits add and remove, settings that they write among them."""
+
+    @property
+    def gone(self) -> int:
+        """Sites where torch no longer breaks."""
+        return self.merged + self.guarded
+
+    @property
+    def total(self) -> int:
+        """All sites."""
+        return self.gone + self.contained + self.left
 
 
 class DeclinedEdits(Fact):
@@ -430,6 +473,11 @@ class Treatment(Fact):
     """Steady calls with all verified fixes and without any."""
     cold_compile: ColdCompile | None = None
     """Compile times with and without the applied fix that is about that; None if there is none."""
+    whole: WholeRun | None = None
+    """The calls under ``fullgraph=True`` with all verified fixes; None if that wasn't tried, and in
+    recordings of 0.1."""
+    sites: SiteCounts | None = None
+    """Break sites by what became of them; None for a patch, and in recordings of 0.1."""
     gone: tuple[str, ...] = ()
     """Fingerprints of findings of the unmodified program that are gone with all verified fixes."""
     declined: dict[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .bench import CureStep
-    from .fixes import PairedTime, Reason, Verdict
+    from .fixes import Grade, PairedTime, Reason, Verdict
 
 
 PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
@@ -25,6 +25,7 @@ class DecidedTrial:
     title: str
     verdicts: tuple[tuple[str, Verdict], ...]
     backend: str | None = None
+    grade: Grade | None = None
 
 
 @dataclass(frozen=True)

@@ -258,12 +258,21 @@ class TrialLog:
                 reason = because("runs_elsewhere", entry.tried.backend or "", user_backend)
                 entry.update(verdict="unproven", reasons=(reason,))
 
-    def tried(self, state: State) -> tuple[TriedFix, ...]:
+    def tried(self, state: State, *, is_one_graph: bool) -> tuple[TriedFix, ...]:
         """List every fix that was tried or left out, in order, with those that a program has as
         applied.
+
+        Args:
+            state: The program.
+            is_one_graph: Whether its calls run in one graph.
         """
         applied = self._applied(state.fixes)
-        return tuple(entry.tried.replace(is_applied=entry in applied) for entry in self._entries)
+        return tuple(
+            entry.tried.replace(
+                is_applied=entry in applied, is_one_graph=is_one_graph and entry in applied
+            )
+            for entry in self._entries
+        )
 
     def left(self, state: State, findings: Sequence[Finding]) -> Iterator[LeftFinding]:
         """Say why a program still has findings."""
@@ -274,7 +283,7 @@ class TrialLog:
             # A fix that contains the break says more than what didn't help.
             telling = [entry.tried for entry in entries if entry in applied]
             telling += [entry.tried for entry in entries[-1:]]
-            shared = ("title", "verdict", "untried_cause", "reasons")
+            shared = ("title", "verdict", "grade", "untried_cause", "reasons")
             yield LeftFinding(
                 code=finding.code,
                 place=self.shown_place(finding, state.program),

@@ -30,6 +30,7 @@ from graphdoctor.facts.fixes import (
     TriedPatch,
     UntriedCause,
     Verdict,
+    WholeRun,
     because,
 )
 from graphdoctor.facts.progress import DecidedTrial
@@ -72,6 +73,7 @@ from graphdoctor.fixes.verdicts import (
     breaks_more,
     made_worse,
 )
+from graphdoctor.fixes.whole import count_sites, run_whole
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
@@ -158,6 +160,7 @@ class _Search:
         """Files and functions that a fix contains a break of."""
         self._deadline: float | None = None
         self._is_interruptible = False
+        self._fullgraph: WholeRun | None = None
 
     def run(self, check: CheckEdits | None) -> SearchResult:
         """Search."""
@@ -187,6 +190,8 @@ class _Search:
             self._compile_regions(self._repeated)
         if self._options.is_timed and self._best.applied:
             self._time(self._best)
+        if self._best.applied:
+            self._fullgraph = run_whole(self._trials, self._best, self._log.shown_place)
         if self._is_exhausted:
             self._note_untried()
         return self._treated()
@@ -394,7 +399,8 @@ class _Search:
         places = [self._log.shown_place(finding, trial.state.program) for finding in findings]
         pairs = zip(places, (judgment.verdict for judgment in judged), strict=True)
         backend = self._trials.trial_backend if self._backend.is_another else None
-        self._trials.report(DecidedTrial(trial.number, fix.title, tuple(pairs), backend))
+        decided = DecidedTrial(trial.number, fix.title, tuple(pairs), backend, fix.grade)
+        self._trials.report(decided)
 
     # What is open, and how long.
 
@@ -609,7 +615,8 @@ class _Search:
         )
         self._log.note(options.finding, fix, trial, number, judged, cold)
         place = self._log.shown_place(options.finding, best.program)
-        self._trials.report(DecidedTrial(trial.number, fix.title, ((place, judged.verdict),)))
+        pairs = ((place, judged.verdict),)
+        self._trials.report(DecidedTrial(trial.number, fix.title, pairs, grade=fix.grade))
         if judged.verdict == "verified":
             # Less of it is in graphs, on purpose.
             self._best = best.joined([fix], trial.observed, mended_count=1, is_outweighed=True)
@@ -634,9 +641,13 @@ class _Search:
                 judged = replace(judged, verdict="unproven", reasons=(reason,))
             if judged.verdict in WORKING:
                 self._best = self._untouched.joined([fix], trial.observed)
-            tried = tried.replace(**trial.outcome(judged), lines_not_run=places)
+                self._fullgraph = run_whole(trials, self._best, self._log.shown_place)
+            is_one_graph = self._fullgraph is not None and self._fullgraph.is_one_graph
+            outcome = trial.outcome(judged) | {"is_one_graph": is_one_graph, "grade": fix.grade}
+            tried = tried.replace(**outcome, lines_not_run=places)
         result = self._treated()
-        treatment = result.treatment.replace(patch=tried, diff=self._diff(fix.edits))
+        diff = self._diff(fix.edits)
+        treatment = result.treatment.replace(patch=tried, sites=None, diff=diff)
         return replace(result, treatment=treatment)
 
     def _judge_patch(self, trial: Trial) -> Judgment:
@@ -732,7 +743,8 @@ class _Search:
         )
         changes, settings_file = self._with_settings(self._changes(best.program), settings)
         log.settle(best, self._backend.name if self._backend.is_another else None)
-        tried = log.tried(best)
+        is_one_graph = self._fullgraph is not None and self._fullgraph.is_one_graph
+        tried = log.tried(best, is_one_graph=is_one_graph)
         before, after = untouched.observed.measures, best.observed.measures
         compared, check = best.observed.compared, self._backend.checks.get(best.program)
         if check is not None:
@@ -755,11 +767,13 @@ class _Search:
             else:
                 left.append(finding)
         cold = (fix.cold_compile for fix in tried if fix.is_applied and fix.cold_compile)
+        diff, still_there = self._diff(changes), tuple(log.left(best, left))
+        sites = treated_findings(untouched.observed, self._options.selection)
         treatment = Treatment(
             tried=tried,
             before=before,
             after=after if best.applied else None,
-            diff=self._diff(changes),
+            diff=diff,
             settings=settings,
             settings_file=None if settings_file is None else str(settings_file),
             calls=calls,
@@ -768,9 +782,11 @@ class _Search:
             backend=self._backend.name if best.applied and compared else None,
             times=trials.times_of(Program(), best.program),
             cold_compile=next(cold, None),
+            whole=self._fullgraph,
+            sites=count_sites(sites, gone, tried, still_there, diff),
             gone=tuple(gone),
             declined=log.declined,
-            left=tuple(log.left(best, left)),
+            left=still_there,
             choices=self._options.choices,
             trial_count=trials.replays.count,
             notes=tuple(dict.fromkeys(trials.notes)),

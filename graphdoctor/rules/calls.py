@@ -82,8 +82,8 @@ class PrintOrLog(BreakRule, code="GD101"):
 
     ## Fix safety
     The tensors stay the same. Reordered output comes later, which is safe. Output that is guarded
-    or ignored is missing from a compiled call, so these edits are never called verified:
-    `--unsafe-fixes` tries them.
+    or ignored is missing from a compiled call, so these edits are never safe:
+    `--unsafe-fixes` tries them, and says what is lost.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13

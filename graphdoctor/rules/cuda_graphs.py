@@ -123,7 +123,7 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
 
     On a machine with a GPU, `graphdoctor fix` tries these: an input that stays where it is, tensors
     made on the GPU and not moved there, CPU arguments moved before the call, and torch's settings
-    for split graphs and dynamic sizes. A fix is verified only if torch says that it records more
+    for split graphs and dynamic sizes. A fix counts only if torch says that it records more
     and skips less than before. Without a GPU, none can be tried.
 
     ## Source

@@ -12,6 +12,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import LOSSY, VERIFIED, Fix, SnippetPlace
 from graphdoctor.views import parts
+from graphdoctor.views.reasons import verdict_text
 from graphdoctor.views.words import clusters, few_text, fix_text
 from graphdoctor.wording import counted, duration, join_texts, percent
 
@@ -58,9 +59,14 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
     action.
     """
     by_fix: dict[tuple[str, SnippetPlace | None] | str, Action] = {}
+    is_any_applied = any(fix.is_applied for finding in findings for fix in finding.fixes)
+    # What isn't proven is nothing to do beside what is.
+    usable = [verdict for verdict in _USABLE if verdict != "unproven" or not is_any_applied]
     for cluster in clusters(findings):
-        fixes = [fix for finding in cluster for fix in finding.fixes if fix.verdict in _USABLE]
-        best = min(fixes, key=lambda fix: _USABLE.index(fix.verdict), default=None)
+        fixes = [fix for finding in cluster for fix in finding.fixes if fix.verdict in usable]
+        best = min(
+            fixes, key=lambda fix: (not fix.is_applied, _USABLE.index(fix.verdict)), default=None
+        )
         is_mended = all(finding.is_mended for finding in cluster)
         if is_mended and (best is None or best.verdict not in VERIFIED):
             continue
@@ -120,7 +126,7 @@ def todo_section(diagnosis: Diagnosis) -> parts.Section:
         title = f"{fix_text(fix)}{more}" if fix else ""
         condition = f", {fix.condition}" if fix and fix.condition and code is not None else ""
         anchor = f"finding-{action.findings[0].fingerprint}"
-        verdict = fix.verdict if fix and fix.verdict != "not tried" else ""
+        verdict = verdict_text(fix) if fix and fix.verdict != "not tried" else ""
         about = parts.Cell((parts.Span(about_text(action), link=anchor), condition), verdict)
         what = title if code is None else parts.Span(code, "code")
         rows.append((what, about, per_call_text(action)))
@@ -145,7 +151,7 @@ def _kind_of(action: Action, fix: Fix) -> object:
 
 def _nothing_to_do(diagnosis: Diagnosis) -> str:
     if diagnosis.findings:
-        return "The verified fixes remove every finding."
+        return "The fixes remove every finding."
     recording, summary = diagnosis.recording, diagnosis.summary
     if recording.is_partial:
         return (

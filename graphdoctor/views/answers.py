@@ -276,7 +276,7 @@ def cure_text(report: CureReport, floor_us: float | None = None) -> str:
     if report.best == CURED and cured is not None:
         count = report.verified_calls
         calls = "your call" if count == 1 else f"your {count:,} calls"
-        return f"{times}, verified on {calls}; {_cost(cured, eager)}."
+        return f"{times}, same results on {calls}; {_cost(cured, eager)}."
     if report.best == AS_IT_WAS:
         unknown = "" if as_it_was.correct else "; whether its results are right is unknown"
         return f"{times}; nothing that was tried is faster; {_cost(as_it_was, eager)}{unknown}."

@@ -86,7 +86,7 @@ def _todo(report: CureReport, *, is_written: bool) -> Iterator[Blocks]:
         if is_written:
             yield ("These edits are being written:", Diff(report.diff))
         elif command is not None:
-            yield (f"Write the edits, which were verified ({command}):", Diff(report.diff))
+            yield (f"Write the edits ({command}):", Diff(report.diff))
         else:
             yield (Diff(report.diff),)
     if report.treatment is not None and (report.settings or report.calls):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import LOSSY, WORKING, Fix, Verdict
+from graphdoctor.facts.fixes import LOSSY, WORKING, Fix
 from graphdoctor.facts.recording import RaisedBy
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
 from graphdoctor.rules.diagnosis.comparison import partial_text
@@ -33,18 +33,13 @@ from graphdoctor.views.parts import (
     joined,
 )
 from graphdoctor.views.reasons import verdict_text, why_text
+from graphdoctor.views.verdicts import verdict_label
 from graphdoctor.wording import bytes_text, counted, join_texts, times
 
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4
 _MAX_OTHERS = 3
 _MAX_PARAMETERS = 4
-_LABELS: dict[Verdict, str] = {
-    "changes results": "changes",
-    "makes it worse": "worse",
-    "not tried": "untried",
-    "verified with loss": "with loss",
-}
 
 
 def card_of(
@@ -79,7 +74,7 @@ def card_of(
         *_other_rows(others),
     )
     tried = [fix for finding in cluster for fix in finding.fixes if fix.verdict != "not tried"]
-    brief = f"{verdict_label(tried[0].verdict)}  {tried[0].title}" if tried else ""
+    brief = f"{verdict_label(tried[0])}  {tried[0].title}" if tried else ""
     where = cluster[0].location
     pieces = (*_source(where), Rows(rows))
     return Card(headings, place_of(where), where.function, where.package, pieces, brief, show=show)
@@ -99,7 +94,7 @@ def closing(diagnosis: Diagnosis, *, prefix: str = "GD") -> Iterator[Note]:
     if any(cost is not None and cost.call_from == "host_gap" for cost in costs):
         text = (
             "A host gap is the time that the host takes between two graphs. Lost fusion and time on"
-            " the device aren't in it; only a verified fix measures them (--try)."
+            " the device aren't in it; only a fix that works measures them (--try)."
         )
         yield Note(text, "dim")
     if hidden := diagnosis.summary.hidden_findings:
@@ -251,15 +246,15 @@ def _fix_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
     is_fixed = any(fix.verdict in WORKING for fix in tried)
     is_gone = not is_fixed and all(finding.is_mended for finding in cluster)
     if is_gone:
-        why = companion_text(cluster) or "with the verified fixes of other findings"
+        why = companion_text(cluster) or "with the fixes of other findings"
         yield Row("gone", Note(why, "good"))
     most = 0 if is_gone else _MAX_TRIED
     most_rest = 0 if is_gone or is_fixed or len(tried) > _MAX_TRIED else max(2 - len(tried), 0)
     for number, fix in enumerate(tried):
-        # Beside one that holds, what wasn't tried would take the room that the verified edit needs.
+        # Beside one that holds, what wasn't tried would take the room that its edit needs.
         is_shown = number < most and not (is_fixed and fix.verdict == "not tried")
         show: Show = "always" if is_shown else "long"
-        yield Row(verdict_label(fix.verdict), fix_parts(fix), show=show)
+        yield Row(verdict_label(fix), fix_parts(fix), show=show)
     for number, fix in enumerate(rest):
         label = "or" if number or tried else "try"
         yield Row(label, fix_parts(fix), show="always" if number < most_rest else "long")
@@ -279,11 +274,6 @@ def companion_text(cluster: Sequence[Finding]) -> str | None:
     return None
 
 
-def verdict_label(verdict: Verdict) -> str:
-    """A verdict as a row's label."""
-    return _LABELS.get(verdict, verdict)
-
-
 def fix_parts(fix: Fix) -> tuple[Block, ...]:
     """A suggestion with the reason for its verdict, and its edit, or its snippet and where that
     goes.
@@ -298,6 +288,8 @@ def fix_parts(fix: Fix) -> tuple[Block, ...]:
         blocks += [Code(worst.code)] if worst is not None and worst.code else []
     elif fix.verdict == LOSSY:
         blocks.append(Note(join_texts(": ", verdict_text(fix), why), "warning"))
+    elif is_working and fix.grade in ("guarded", "contained"):
+        blocks.append(Note(join_texts(": ", verdict_text(fix), why), "dim"))
     elif why:
         blocks.append(Note(why, "dim"))
     if is_working and (same := words.same_text(fix.compared, fix.attacked)):

@@ -1,4 +1,4 @@
-"""The fixes that were tried: each finding with its edits and verdicts, then all verified fixes
+"""The fixes that were tried: each finding with its edits and verdicts, then all applied fixes
 together.
 
 Comes in: a diagnosis with its treatment. Goes out: a view, and the parts of it that a whole
@@ -22,7 +22,6 @@ from graphdoctor.facts.fixes import (
     deciding,
     distinct,
 )
-from graphdoctor.facts.fixes import Verdict as TrialVerdict
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.trials import Difference
 from graphdoctor.views import words
@@ -33,7 +32,6 @@ from graphdoctor.views.finding_cards import (
     fix_parts,
     partial_note,
     place_of,
-    verdict_label,
 )
 from graphdoctor.views.next_step import after_run, write_command, written_count
 from graphdoctor.views.parts import (
@@ -55,10 +53,12 @@ from graphdoctor.views.reasons import (
     UNTRIED,
     detail_text,
     left_text,
+    loss_text,
     reason_text,
     reasons_text,
     verdict_text,
 )
+from graphdoctor.views.verdicts import past_words, sites_text, verdict_label
 from graphdoctor.wording import counted, duration, join_texts, kind_text, listed
 
 _MOST_LATER = 12
@@ -135,16 +135,14 @@ def _capitalized(text: str) -> str:
 
 
 def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Block]:
-    """Show what comes after the findings: later fixes, all verified fixes together, what is
-    left.
-    """
+    """Show what comes after the findings: later fixes, all applied fixes together, what is left."""
     if treatment.patch is not None:
         yield Section("Patch", patch_parts(treatment, treatment.patch))
         return
     shown = {finding.fingerprint for finding in diagnosis.findings}
     later = (
         Row(
-            verdict_label(fix.verdict),
+            verdict_label(fix),
             (Note((fix.code, " ", Span(fix.finding_place)), "dim"), *fix_parts(fix)),
             show="always" if fix.is_applied else "long",
         )
@@ -154,10 +152,8 @@ def treatment_parts(diagnosis: Diagnosis, treatment: Treatment) -> Iterator[Bloc
     yield Section("Found after these fixes", Rows(later, "fix", _MOST_LATER), "Later")
     if treatment.after is not None:
         count = len(treatment.applied)
-        is_verified = all(fix.verdict == "verified" for fix in treatment.applied)
-        kind = "verified" if is_verified else "applied"
-        titles = {1: f"The {kind} fix", 2: f"Both {kind} fixes together"}
-        title = titles.get(count, f"All {count} {kind} fixes together")
+        titles = {1: "The applied fix", 2: "Both applied fixes together"}
+        title = titles.get(count, f"All {count} applied fixes together")
         yield Section(title, _together(treatment, treatment.after), "Together")
     yield _still_there(treatment)
     yield _notes(treatment)
@@ -190,6 +186,7 @@ def _changes(treatment: Treatment, after: Counts) -> Table:
 
 def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
     yield _changes(treatment, after)
+    yield from _whole(treatment)
     for place, snippet in words.applied_snippets(treatment):
         yield Note(f"{place or 'Also'}:", "dim")
         yield Code(snippet)
@@ -208,6 +205,29 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
     yield Note(text, "dim", show="always" if differs or compared is None else "long")
     if same := words.same_text(compared, treatment.attacked):
         yield Note(f"{_capitalized(same)}.", "dim")
+
+
+def _whole(treatment: Treatment) -> Iterator[Block]:
+    """Say whether torch makes one graph of it, what stops that, and how long the edits are."""
+    whole, sites = treatment.whole, treatment.sites
+    if whole is not None and whole.is_one_graph:
+        yield Note("Runs under fullgraph=True: each call is one graph.", "good")
+    elif whole is not None and whole.place:
+        cause = join_texts(" at ", whole.code, whole.place)
+        yield Note(("Not one graph: ", Span(cause), f" {whole.message}."), "warning")
+    elif whole is not None and whole.message:
+        yield Note(f"Not one graph: {whole.message}.", "warning")
+    elif whole is not None:
+        text = "Not one graph: with these fixes, torch leaves a function uncompiled."
+        yield Note(text, "warning")
+    if (was := treatment.before.skipped_frames) and treatment.after is not None:
+        more = treatment.after.graphs - treatment.before.graphs
+        if more > 0 and treatment.after.skipped_frames < was:
+            yield Note("More graphs, because torch now compiles what it skipped before.", "dim")
+    if sites is not None and sites.changed_lines:
+        fixed = sites.total - sites.left
+        each = f", {sites.changed_lines / fixed:.1f} per break" if fixed > 1 else ""
+        yield Note(f"{counted(sites.changed_lines, 'changed line')}{each}.", "dim")
 
 
 def _difference(difference: Difference) -> str:
@@ -240,7 +260,7 @@ def keeping(
 
 
 def outcome(treatment: Treatment, target: TargetInfo) -> str:
-    """Say what changed with all verified fixes, or why nothing did, in one sentence."""
+    """Say what changed with all applied fixes, or why nothing did, in one sentence."""
     if treatment.patch is not None:
         return patch_outcome(treatment.patch)
     if treatment.after is None:
@@ -259,11 +279,15 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     if (cold := treatment.cold_compile) is not None:
         changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
     speed = _speed(treatment, target)
-    losses = [verdict_text(fix) for fix in treatment.applied if fix.verdict == LOSSY]
+    losses = [loss_text(fix) for fix in treatment.applied if fix.verdict == LOSSY]
     lost = f"; {listed(list(dict.fromkeys(losses)))}" if losses else ""
     text = join_texts(", ", *(changes or ["no count changed"]), speed)
+    text = join_texts("; ", sites_text(treatment), text)
     count = len(treatment.applied)
     subject = {1: "the fix", 2: "both fixes"}.get(count, f"all {count} fixes")
+    if by_hand := words.applied_snippets(treatment, is_by_hand=True):
+        number = sum(len(snippet.splitlines()) for _, snippet in by_hand)
+        subject += f" ({counted(number, 'line')} of them to add yourself)"
     untimed = "" if speed else "; the call wasn't timed"
     interrupted = "; interrupted before everything was tried" if treatment.is_interrupted else ""
     return f"With {subject}: {text}{untimed}{lost}{interrupted}."
@@ -295,25 +319,20 @@ def _why_untried(treatment: Treatment) -> str:
     reasons = {UNTRIED[cause] for cause in causes if cause is not None}
     if not reasons:
         count = len(distinct(treatment.tried))
-        subject = "1 fix changes" if count == 1 else f"{count} fixes change"
+        subject = f"{counted(count, 'fix')} {'changes' if count == 1 else 'change'}"
         return f"{subject} behavior in ways you should check: add --unsafe-fixes"
     return f"nothing was tried{f', because {reasons.pop()}' if len(reasons) == 1 else ''}"
-
-
-_PAST: dict[TrialVerdict, str] = {
-    "makes it worse": "made it worse",
-    "changes results": "changed results",
-    "contained": "contained: break stays, less runs eagerly",
-}
-"""Verdicts as what fixes that were tried did."""
 
 
 def _tried_text(treatment: Treatment) -> str:
     """Count the fixes that were tried, and each kind of verdict; empty for none."""
     tried = distinct([fix for fix in treatment.tried if fix.verdict != "not tried"])
-    verdicts = Counter(_PAST.get(fix.verdict) or verdict_text(fix) for fix in tried)
-    counts = ", ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
-    return f"{len(tried)} fix{'es' * (len(tried) != 1)} tried ({counts})" if counts else ""
+    verdicts = Counter(
+        f"{past_words(fix)}, but {loss_text(fix)}" if fix.verdict == LOSSY else past_words(fix)
+        for fix in tried
+    )
+    counts = "; ".join(f"{number} {verdict}" for verdict, number in verdicts.items())
+    return f"{counted(len(tried), 'fix')} tried ({counts})" if counts else ""
 
 
 _BAD = {
@@ -333,7 +352,7 @@ def patch_outcome(patch: TriedPatch) -> str:
     name = "The patch" if patch.name == "-" else patch.name
     if patch.verdict in WORKING:
         why = join_texts("; ", words.same_text(patch.compared, patch.attacked), why)
-        verb = "holds" if patch.verdict != LOSSY else f"is {verdict_text(patch)}"
+        verb = f"holds ({verdict_text(patch)})"
     return f"{name} {verb}{f': {why}' if why else ''}."
 
 

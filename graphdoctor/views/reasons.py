@@ -16,6 +16,7 @@ from graphdoctor.facts.fixes import (
     UntriedCause,
 )
 from graphdoctor.facts.trials import THE_CALL, Difference, ResultKind
+from graphdoctor.views.verdicts import outcome_words
 from graphdoctor.views.words import percents
 from graphdoctor.wording import counted, duration, kind_text, listed, speed_text
 
@@ -43,11 +44,15 @@ def reasons_text(reasons: Iterable[Reason]) -> str | None:
 
 def verdict_text(outcome: Outcome | LeftFinding) -> str:
     """Write a verdict; of one with a loss, what is lost."""
-    if outcome.verdict != LOSSY:
-        return str(outcome.verdict)
+    words = outcome_words(outcome)
+    return f"{words}, but {loss_text(outcome)}" if outcome.verdict == LOSSY else words
+
+
+def loss_text(outcome: Outcome | LeftFinding) -> str:
+    """Say what is lost with a fix that drops output."""
     losses = map(_lost, outcome.reasons)
     lost = listed(list(dict.fromkeys(text for text in losses if text))) or "output is lost"
-    return f"verified, but {lost} when compiled"
+    return f"{lost} when compiled"
 
 
 def _lost(reason: Reason) -> str | None:
@@ -85,7 +90,9 @@ def reason_text(reason: Reason) -> str:
 def left_text(left: LeftFinding) -> str:
     """Say why a finding is still there, or how much less of it there is."""
     if left.verdict in VERIFIED:
-        return f'with "{left.title}": {reasons_text(left.reasons) or verdict_text(left)}'
+        why = reasons_text(left.reasons)
+        alone = f'"{left.title}" works alone, but not beside the other fixes'
+        return f'with "{left.title}": {why}' if why else alone
     texts = [f"no edit: {left.declined}"] if left.declined else []
     if left.untried_cause is not None:
         texts.append(f'"{left.title}" wasn\'t tried: {UNTRIED[left.untried_cause]}')
@@ -272,7 +279,7 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "fails_in_second_eager": "the program fails in a second run without torch.compile: {}",
     "unprovable": lambda reason: (
         "two runs without torch.compile differ in"
-        f" {', '.join(map(kind_text, cast('Any', reason.values)))}, so no fix can be verified"
+        f" {', '.join(map(kind_text, cast('Any', reason.values)))}, so no fix can be proven"
     ),
     "no_float64": (
         "differences can't be told from rounding, because the program doesn't run in float64: {}"

@@ -229,6 +229,7 @@ def _properties(finding: Finding, annotation: Annotation) -> _Json:
                 "kind": fix.kind,
                 "isSafe": fix.is_safe,
                 "verdict": fix.verdict,
+                "grade": fix.grade,
                 "reason": why_text(fix),
                 "snippet": fix.snippet,
                 "place": None if fix.place is None else place_text(fix.place),

@@ -210,8 +210,8 @@ def cause_card(cause: SharedCause, message: str, anchor: str, targets: Row) -> C
         rows.append(Row("costs", costs))
     if cause.fix is not None and cause.fix_verified:
         first, *others = cause.fix_verified
-        verified = f"{len(cause.fix_verified):,} targets" if others else first
-        rows.append(Row("fix", Note(f"{cause.fix} (verified on {verified})", "good")))
+        where = f"{len(cause.fix_verified):,} targets" if others else first
+        rows.append(Row("fix", Note(f"{cause.fix} (works on {where})", "good")))
     elif cause.fix is not None:
         rows.append(Row("try", cause.fix))
     source = (Source(cause.lines[0], cause.text),) if cause.text else ()

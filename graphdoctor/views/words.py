@@ -372,7 +372,7 @@ def cost_text(cost: Cost) -> str:
             share = f" ({percent(abs(cost.share))})"
         change = "saves" if call_us >= 0 else "adds"
         said = {
-            "fix": f"fixing it {change} {call} per call{share}, timed with the verified fix",
+            "fix": f"fixing it {change} {call} per call{share}, timed with the fix",
             "host_gap": f"host gap of {call} per call",
             "profile": f"{call} per call{share}",
         }

@@ -444,7 +444,7 @@ def test_apply_after_fix_tries_nothing_again(verified):
     for extra in (("--diff",), ("--format", "json"), ("--format", "markdown"), ()):
         again = run_command("fix", "model.py", *QUICK, *extra, cwd=folder, status=0)
         assert re.search(
-            r"Verified \d+ seconds? ago, and nothing changed since: \S+-model \(--again tries anew\)\.",
+            r"Tried \d+ seconds? ago, and nothing changed since: \S+-model \(--again tries anew\)\.",
             again.stderr,
         )
     quiet = run_command("fix", "model.py", *QUICK, "-q", "--diff", cwd=folder)
@@ -467,10 +467,10 @@ def test_a_program_that_forks_is_never_taken_as_unchanged(tmp_path):
     forking = "import os\nif (child := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(child, 0)\n"
     (tmp_path / "model.py").write_text(forking + DRAWING)
     time.sleep(0.05)
-    assert "verified" in run_command("fix", "model.py", *QUICK, cwd=tmp_path).stderr
+    assert "trial 1 · gone" in run_command("fix", "model.py", *QUICK, cwd=tmp_path).stderr
     again = run_command("fix", "model.py", *QUICK, cwd=tmp_path)
     assert "the program forks processes, and what they read isn't known" in again.stderr
-    assert "trial 1 · verified" in again.stderr
+    assert "trial 1 · gone" in again.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--diff",), ("--format", "json")])

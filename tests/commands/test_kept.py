@@ -32,7 +32,7 @@ def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None
     said = _said_before(KeptFixes(Path("/project/.graphdoctor/20261122-1-model"), age_s, result))
     assert (
         said
-        == f"Verified {says} ago, and nothing changed since: 20261122-1-model (--again tries anew)."
+        == f"Tried {says} ago, and nothing changed since: 20261122-1-model (--again tries anew)."
     )
 
 

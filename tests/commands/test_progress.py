@@ -42,7 +42,7 @@ def test_verdicts_are_plain_lines_off_a_terminal(capfd: pytest.CaptureFixture[st
         for event in TRIALS:
             progress.show_trial(event)
     assert capfd.readouterr().err.splitlines() == [
-        "trial 1 · verified · model.py:3 · Skip `print(…)` while compiling\N{REPLACEMENT CHARACTER}[2J",
+        "trial 1 · gone · model.py:3 · Skip `print(…)` while compiling\N{REPLACEMENT CHARACTER}[2J",
         "trial 2 · no effect · model.py:5 · Choose `x` with `torch.where`",
         "timing 1 · eager · not timed: the call is too short to time",
     ]

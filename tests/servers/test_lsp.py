@@ -317,7 +317,7 @@ def test_findings_move_with_text_and_go_with_their_line(treated: Path) -> None:
         assert lenses[1].command.command == "graphdoctor.fix"
         actions = await editor.actions("model.py", 12)
         assert actions[0].title.startswith(
-            "Choose `h` with `torch.where` (verified: same outputs, gradients"
+            "Choose `h` with `torch.where` (one graph: same outputs, gradients"
         )
         assert actions[0].is_preferred
         [edit] = actions[0].edit.changes[editor.uri("model.py")]

@@ -239,8 +239,8 @@ def test_fix_writes_only_if_it_is_asked_to(tmp_path: Path) -> None:
         asked = {"target": "model.py", "no_timing": True}
         tried = await client.call_tool("fix", asked)
         assert [found["fix"] for found in tried.structured_content["findings"]] == [
-            "verified",
-            "verified",
+            "one graph, with a setting",
+            "one graph, with a setting",
         ]
         assert tried.structured_content["next"] == "graphdoctor fix model.py --no-timing --apply"
         assert model.read_text() == program

@@ -319,8 +319,8 @@ NO_EDIT = LeftFinding(
     [
         # One setting for several findings, and a fix that was tried in two rounds, are one fix
         # each.
-        (ONE_SETTING, (), "1 fix tried (1 verified)."),
-        (IN_TWO_ROUNDS, (), "2 fixes tried (2 verified)."),
+        (ONE_SETTING, (), "1 fix tried (1 worked)."),
+        (IN_TWO_ROUNDS, (), "2 fixes tried (2 worked)."),
         # Nothing that could be tried isn't called a suggestion, nor are unsafe ones alone, without
         # a reason.
         ((), (NO_EDIT,), "No fix is known."),

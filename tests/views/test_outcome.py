@@ -12,9 +12,10 @@ from graphdoctor.facts.fixes import (
     LeftFinding,
     PairedTime,
     Reason,
+    SiteCounts,
     Treatment,
     TriedFix,
-    Verdict,
+    WholeRun,
     because,
 )
 from graphdoctor.facts.recording import TargetInfo
@@ -162,11 +163,13 @@ def test_what_changed_is_named_and_nothing_that_was_not_measured(
         (because("not_kept", "self.seen"), "a value isn't kept"),
     ],
 )
-def test_a_fix_that_loses_output_is_never_plainly_verified(reason: Reason, lost: str) -> None:
+def test_a_fix_that_loses_output_never_goes_without_saying_so(reason: Reason, lost: str) -> None:
     treatment = losing(reason)
-    said = f"verified, but {lost} when compiled"
-    assert said in outcome(treatment, target())
-    assert verdict_text(treatment.tried[0]) == said
+    assert f"; {lost} when compiled" in outcome(treatment, target())
+    [tried] = treatment.tried
+    assert verdict_text(tried) == f"gone, but {lost} when compiled"
+    whole = tried.replace(is_one_graph=True, grade="guarded")
+    assert verdict_text(whole) == f"one graph, with a guard, but {lost} when compiled"
     assert "The applied fix" in shown(treatment)
 
 
@@ -181,17 +184,96 @@ def test_the_table_and_the_last_line_give_one_speed(timed: PairedTime) -> None:
 
 
 @for_each(
-    "verdicts, title",
+    "count, title",
+    [(1, "The applied fix"), (2, "Both applied fixes together"), (3, "All 3 applied fixes")],
+)
+def test_what_was_applied_together_is_counted(count: int, title: str) -> None:
+    assert title in shown(treated(*map(fix, range(count))))
+
+
+@for_each(
+    "values, said",
     [
-        (["verified"], "The verified fix"),
-        (["contained"], "The applied fix"),
-        (["verified", "contained"], "Both applied fixes together"),
-        (["verified"] * 3, "All 3 verified fixes together"),
+        ({"grade": "merged"}, "gone"),
+        ({"grade": "merged", "is_one_graph": True}, "one graph"),
+        ({"grade": "guarded", "is_one_graph": True}, "one graph, with a guard"),
+        ({"grade": "guarded", "kind": "config"}, "gone, with a setting"),
+        ({"grade": "guarded", "kind": "config", "is_one_graph": True}, "one graph, with a setting"),
+        ({"grade": "guarded", "kind": "call"}, "gone, with another call"),
+        ({"grade": "contained"}, "faster, break stays"),
+        ({"grade": "contained", "is_one_graph": True}, "faster, break stays"),
+        ({"grade": "contained", "verdict": "contained"}, "faster, break stays"),
+        ({"grade": "merged", "verdict": "contained"}, "better, break stays"),
+        ({"grade": "merged", "verdict": "unproven"}, "unproven"),
     ],
 )
-def test_only_what_removes_its_break_is_called_verified(
-    verdicts: list[Verdict], title: str
+def test_each_grade_has_words_of_its_own_and_none_is_just_verified(
+    values: dict[str, Any], said: str
 ) -> None:
-    assert title in shown(
-        treated(*(fix(number, verdict=verdict) for number, verdict in enumerate(verdicts)))
-    )
+    assert verdict_text(fix(**values)) == said
+
+
+ONE, BROKEN = WholeRun(is_one_graph=True), WholeRun(is_one_graph=False)
+SITES: dict[str, tuple[WholeRun | None, SiteCounts, str]] = {
+    "all merged": (ONE, SiteCounts(merged=3), "With the fix: one graph; "),
+    "a guard": (ONE, SiteCounts(guarded=1), "With the fix: one graph, with a guard; "),
+    "both": (
+        ONE,
+        SiteCounts(merged=2, guarded=1),
+        "one graph, with a guard (2 breaks gone, 1 by a setting or guard); ",
+    ),
+    "all kinds": (
+        BROKEN,
+        SiteCounts(merged=1, guarded=2, contained=3, left=4),
+        "not one graph (1 break gone; 2 by a setting or guard; 3 faster, break stays; 4 left); ",
+    ),
+    "none by an edit": (
+        BROKEN,
+        SiteCounts(guarded=2, left=1),
+        "not one graph (2 breaks gone by a setting or guard, 1 left); ",
+    ),
+    "not asked": (None, SiteCounts(merged=1, left=1), "With the fix: 1 break gone, 1 left; "),
+    "no breaks": (ONE, SiteCounts(), "With the fix: no count changed"),
+}
+
+
+@for_each("name", list(SITES))
+def test_the_last_line_counts_the_three_kinds_apart(name: str) -> None:
+    whole, sites, said = SITES[name]
+    treatment = treated(fix(grade="guarded" if sites.guarded else "merged"))
+    assert said in outcome(treatment.replace(whole=whole, sites=sites), target())
+
+
+def test_a_setting_is_named_as_what_makes_it_one_graph() -> None:
+    setting = fix(kind="config", grade="guarded", diff=None, snippet="a.b = 1")
+    treatment = treated(setting).replace(whole=ONE, sites=SiteCounts(guarded=1))
+    assert "one graph, with a setting; " in outcome(treatment, target())
+
+
+def test_lines_that_nobody_writes_are_counted_apart_from_the_fixes() -> None:
+    setting = fix(kind="config", diff=None, snippet="a.b = 1")
+    by_hand = treated(setting, fix(2), recompiles=0).replace(settings=("a.b = 1",))
+    said = outcome(by_hand, target())
+    assert said.startswith("With both fixes (1 line of them to add yourself): ")
+    assert "to add yourself" not in outcome(by_hand.replace(settings_file="a.py"), target())
+
+
+@for_each(
+    "whole, said",
+    [
+        (ONE, "Runs under fullgraph=True: each call is one graph."),
+        (
+            BROKEN.replace(code="GD103", place="model.py:30", message="`x.item()` reads a tensor"),
+            "Not one graph: GD103 at model.py:30 `x.item()` reads a tensor.",
+        ),
+        (BROKEN, "Not one graph: with these fixes, torch leaves a function uncompiled."),
+    ],
+)
+def test_what_keeps_it_from_being_one_graph_is_shown(whole: WholeRun, said: str) -> None:
+    assert said in shown(treated().replace(whole=whole))
+
+
+def test_more_graphs_are_explained_by_what_torch_compiles_now() -> None:
+    before = BEFORE.replace(skipped_frames=2, graphs=1)
+    treatment = treated().replace(before=before, after=before.replace(skipped_frames=0, graphs=3))
+    assert "More graphs, because torch now compiles what it skipped before." in shown(treatment)

@@ -35,11 +35,11 @@ SEVERAL = DecidedTrial(
 
 def test_a_line_says_each_verdict_once() -> None:
     said = {
-        "trial 2 · verified · model.py:3 · Nest": event_text(NEST),
-        "trial 2 · verified under eager · model.py:3 · Nest": event_text(
+        "trial 2 · gone · model.py:3 · Nest": event_text(NEST),
+        "trial 2 · gone under eager · model.py:3 · Nest": event_text(
             replace(NEST, backend="eager")
         ),
-        "trial 2 · verified · model.py:3 and 1 more, no effect · model.py:5 · Nest": event_text(
+        "trial 2 · gone · model.py:3 and 1 more, no effect · model.py:5 · Nest": event_text(
             SEVERAL
         ),
         "timing 1 · eager · not timed: the call is too short to time": event_text(

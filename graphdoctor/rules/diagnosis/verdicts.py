@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Companion, Finding
-from graphdoctor.facts.fixes import WORKING, Fix, Treatment, TriedFix, Verdict, because
+from graphdoctor.facts.fixes import GRADES, WORKING, Fix, Treatment, TriedFix, Verdict, because
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import TrialResult, WhatIf
 
@@ -25,7 +25,7 @@ _ORDER: tuple[Verdict, ...] = (
 
 
 def with_verdicts(findings: Sequence[Finding], recording: Recording) -> list[Finding]:
-    """Return the findings with the verdicts of trials on their fixes, verified fixes first, and why
+    """Return the findings with the verdicts of trials on their fixes, applied ones first, and why
     they have no edit.
     """
     treatment, reasons = recording.treatment, recording.declined.reasons
@@ -61,7 +61,7 @@ def _goes_with(finding: Finding, treatment: Treatment) -> Companion | None:
 def fixes_with(
     finding: Finding, tried: Sequence[TriedFix], declined: str | None
 ) -> tuple[Fix, ...]:
-    """Return the fixes of a finding with the verdicts of trials, verified ones first.
+    """Return the fixes of a finding with the verdicts of trials, applied ones first.
 
     Args:
         finding: The finding.
@@ -96,7 +96,13 @@ def fixes_with(
         return fix.snippet is None or not lines.issuperset(fix.snippet.splitlines())
 
     fixes += _without_edit(list(filter(is_left, finding.fixes)), declined)
-    return tuple(sorted(fixes, key=lambda fix: _ORDER.index(fix.verdict)))
+    return tuple(sorted(fixes, key=_rank))
+
+
+def _rank(fix: Fix) -> tuple[bool, int, int]:
+    """Sort key: what was applied, by verdict, by what it leaves of the source."""
+    grade = GRADES.index(fix.grade) if fix.grade else 0
+    return not fix.is_applied, _ORDER.index(fix.verdict), grade
 
 
 def _without_edit(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:

@@ -25,7 +25,6 @@ from graphdoctor.facts.diagnosis import (
     SentFunction,
     Severity,
 )
-from graphdoctor.facts.fixes import Verdict
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.reading import plain, read_fact
@@ -36,6 +35,7 @@ from graphdoctor.studies.documents import JOB
 from graphdoctor.version import __version__
 from graphdoctor.views import formats, next_step
 from graphdoctor.views.printable import printable_lines
+from graphdoctor.views.reasons import verdict_text
 from graphdoctor.views.words import worth_trying
 from graphdoctor.wording import without_middle
 
@@ -70,9 +70,8 @@ class ShortFinding(Fact):
     message: str
     place: str
     """``file:line``, relative to the folder that the command ran in."""
-    fix: Verdict | None = None
-    """What is known of its best fix, which the report shows; None if it has none that is worth
-    trying."""
+    fix: str | None = None
+    """What its best fix does, as in the report; None if it has none that is worth trying."""
 
 
 class Answer(Fact):
@@ -155,7 +154,7 @@ def _short(finding: Finding) -> ShortFinding:
     return ShortFinding(
         **values_of(finding, "fingerprint", "code", "severity", "message"),
         place=f"{finding.location.file}:{finding.location.line}",
-        fix=fixes[0].verdict if fixes else None,
+        fix=verdict_text(fixes[0]) if fixes else None,
     )
 
 

@@ -171,7 +171,7 @@ def tool_of(name: str, summary: str, takes: Iterable[Parameter], answer: Call) -
     text = (
         f"{summary}"
         f" {_EXECUTES[offer.executes]}"
-        f"{' With apply, it writes what is verified.' if is_written else ''}"
+        f"{' With apply, it writes what works.' if is_written else ''}"
     )
     tool = Tool.from_function(
         call, "try_patch" if name == "try" else name, description=text, annotations=hints

@@ -129,7 +129,7 @@ def _result(way: ExportWay) -> str:
     text = texts[way.status]
     if way.blockers:
         text = f"stops at {way.blockers[0].finding.location.shown}"
-    cured = " and works with the verified fixes" if way.is_cured else ""
+    cured = " and works with the fixes" if way.is_cured else ""
     return f"`strict={way.is_strict}` {text}{cured}"
 
 
@@ -149,7 +149,7 @@ def _way_text(way: ExportWay) -> str:
         case "failed":
             return f"fails: {way.reason}"
         case "blocked":
-            cured = "; exports with the verified fixes" if way.is_cured else ""
+            cured = "; exports with the fixes" if way.is_cured else ""
             return f"refused{cured}" if way.blockers else f"refused: {way.reason}"
         case "different":
             said = f"exports, but computes something else: {way.reason}"
@@ -198,7 +198,7 @@ def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
 
 
 def cured_groups(report: ExportReport) -> list[list[ExportWay]]:
-    """Group the ways that export with verified fixes by these."""
+    """Group the ways that export with fixes by these."""
     return list(
         grouped(((way.diff, way.settings), way) for way in report.ways if way.is_cured).values()
     )

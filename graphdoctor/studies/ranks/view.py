@@ -45,6 +45,7 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
+from graphdoctor.views.verdicts import GONE
 from graphdoctor.views.words import SAME_SPEED, clusters, few_text, first_sentence, short_place
 from graphdoctor.wording import counted, duration, listed, ranks_text, speed_text, without_middle
 
@@ -415,7 +416,8 @@ def _trial(trial: JobTrial) -> Row:
     is_bad = trial.verdict in ("failed", "changes results", "makes it worse")
     tone: Tone = "good" if trial.verdict == "verified" else "bad" if is_bad else "warning"
     title = trial.title if trial.setting is None else trial.setting.line
-    return Row(trial.verdict, (Note(title, tone), f"{'; '.join(_trial_texts(trial))}."))
+    label = GONE if trial.verdict == "verified" else trial.verdict
+    return Row(label, (Note(title, tone), f"{'; '.join(_trial_texts(trial))}."))
 
 
 def _trial_texts(trial: JobTrial) -> Iterator[str]:

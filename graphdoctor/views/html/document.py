@@ -24,6 +24,7 @@ from graphdoctor.views import parts, words
 from graphdoctor.views.edits import diff_rows
 from graphdoctor.views.html.terms import explained
 from graphdoctor.views.printable import printable_lines
+from graphdoctor.views.reasons import verdict_text
 
 _ASSETS = files("graphdoctor.views.html") / "assets"
 
@@ -102,6 +103,7 @@ def environment() -> Environment:
         "inputs": words.inputs_text,
         "step": words.step,
         "fix_text": words.fix_text,
+        "verdict_text": verdict_text,
         "diff_rows": diff_rows,
         "ticks": _ticks,
         "explained": explained,

@@ -48,7 +48,7 @@ def test_fixes_that_make_calls_faster_are_kept_and_written(tmp_path):
     assert 10_000 <= document["cured"]["call_us"]["min"] < 20_000
     assert document["cured"]["correct"] is True
     assert "→ as you had it 3" in document["text"]
-    assert ", verified on your call; compile " in document["text"]
+    assert ", same results on your call; compile " in document["text"]
     assert "kept · fixes · " in said
     assert "best so far 1" in said
     assert "torch.where" in (tmp_path / "napping.py").read_text()

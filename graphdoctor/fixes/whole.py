@@ -1,0 +1,119 @@
+"""Asks torch whether a program with fixes is one graph, and counts what became of its break sites.
+
+Comes in: the best program of a search and what was applied. Goes out: facts of the treatment.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import (
+    GRADES,
+    LOSSY,
+    VERIFIED,
+    Grade,
+    LeftFinding,
+    SiteCounts,
+    TriedFix,
+    WholeRun,
+)
+from graphdoctor.facts.run import Setting
+from graphdoctor.fixes.trials import State, Trials
+from graphdoctor.fixes.verdicts import BREAK, SKIPPED_FRAME
+from graphdoctor.trials.judge import clause
+from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import EAGER
+
+_NAME = "whole"
+_ENOUGH = Setting(name="torch._dynamo.config.recompile_limit", value=64)
+"""Under ``fullgraph``, torch raises at its limit, too; recompiles have findings of their own."""
+
+
+def run_whole(
+    trials: Trials, state: State, shown_place: Callable[[Finding, Program], str]
+) -> WholeRun:
+    """Run a program with fixes under ``fullgraph=True``."""
+    trials.on_phase("asking torch for one graph")
+    change = replace(state.program.change, regional=False)
+    program = Program(state.program.content, change.joined(RunChange(settings=(_ENOUGH,))))
+    recording = trials.replays.replay(
+        program, _NAME, backend=EAGER, spec={"fullgraph": True, "regional": False}
+    )
+    observed = trials.observe(recording, _NAME)
+    if observed.is_finished:
+        is_contained = any(fix.grade == "contained" for fix in state.fixes)
+        return WholeRun(is_one_graph=observed.measures.graphs > 0 and not is_contained)
+    breaks = [finding for finding in observed.diagnosis.findings if _is_site(finding.code)]
+    if not breaks:
+        return WholeRun(is_one_graph=False, message=clause(recording.exit.message))
+    first = breaks[0]
+    place = shown_place(first, program)
+    return WholeRun(is_one_graph=False, code=first.code, place=place, message=first.message)
+
+
+def _is_site(code: str) -> bool:
+    return code.startswith(BREAK) and code != SKIPPED_FRAME
+
+
+def count_sites(
+    findings: Iterable[Finding],
+    gone: Sequence[str],
+    tried: Iterable[TriedFix],
+    left: Iterable[LeftFinding],
+    diff: str,
+) -> SiteCounts:
+    """Count break sites by the worst grade of the fixes that a site needed.
+
+    Args:
+        findings: Findings of the untouched program, as shown.
+        gone: Fingerprints of those that are gone.
+        tried: All fixes that were tried.
+        left: Findings of the program with the applied fixes.
+        diff: The edits.
+    """
+    sites = [finding for finding in findings if _is_site(finding.code)]
+    applied = [fix for fix in tried if fix.is_applied]
+    counts = Counter[Grade | None]()
+    lossy = 0
+    for site in sites:
+        fixes = [fix for fix in applied if fix.fingerprint == site.fingerprint] or [
+            fix for fix in applied if site.site in fix.sites_gone
+        ]
+        if site.fingerprint in gone:
+            counts[_worst(fixes or applied)] += 1
+            lossy += any(fix.verdict == LOSSY for fix in fixes)
+        else:
+            is_contained = any(fix.verdict == "contained" for fix in fixes)
+            counts["contained" if is_contained else None] += 1
+    # What showed once these were gone.
+    later: dict[str, list[TriedFix]] = {}
+    places = {place for site in sites for place in _places(site)}
+    for fix in applied:
+        if _is_site(fix.code) and not fix.is_on_untouched and fix.finding_place not in places:
+            later.setdefault(fix.finding_place, []).append(fix)
+    for place, fixes in later.items():
+        is_gone = any(fix.verdict in VERIFIED for fix in fixes)
+        counts[_worst(fixes) if is_gone else "contained"] += 1
+        lossy += any(fix.verdict == LOSSY for fix in fixes)
+        places.add(place)
+    counts[None] += sum(_is_site(finding.code) and finding.place not in places for finding in left)
+    lines = (line for line in diff.splitlines() if line.startswith(("+", "-")))
+    return SiteCounts(
+        **{grade: counts[grade] for grade in GRADES},
+        left=counts[None],
+        lossy=lossy,
+        changed_lines=sum(not line.startswith(("+++ ", "--- ")) for line in lines),
+    )
+
+
+def _places(finding: Finding) -> tuple[str, ...]:
+    place = finding.location
+    return tuple(f"{file}:{place.line}" for file in {place.file, place.shown_file} if file)
+
+
+def _worst(fixes: Sequence[TriedFix]) -> Grade:
+    grades = [GRADES.index(fix.grade) for fix in fixes if fix.grade is not None]
+    return GRADES[max(grades, default=0)]
