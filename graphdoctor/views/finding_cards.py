@@ -281,15 +281,16 @@ def fix_parts(fix: Fix) -> tuple[Block, ...]:
     is_working, why = fix.verdict in WORKING, why_text(fix)
     is_good = is_working or fix.verdict == "not tried"
     tone: Tone | None = "warning" if fix.verdict == LOSSY else "good" if is_good else None
-    blocks: list[Block] = [Note(words.fix_text(fix), tone)]
+    said = verdict_text(fix) if is_working and fix.verdict != LOSSY else ""
+    # Of one graph, the label says all but by what.
+    said = said.partition(", ")[2] if fix.grade != "contained" else said
+    blocks: list[Block] = [Note(f"{words.fix_text(fix)}{f' ({said})' if said else ''}", tone)]
     if fix.verdict == "changes results":
         blocks.append(Note(f"results differ: {why}", "bad"))
         worst = None if fix.attacked is None else fix.attacked.worst
         blocks += [Code(worst.code)] if worst is not None and worst.code else []
     elif fix.verdict == LOSSY:
         blocks.append(Note(join_texts(": ", verdict_text(fix), why), "warning"))
-    elif is_working and fix.grade in ("guarded", "contained"):
-        blocks.append(Note(join_texts(": ", verdict_text(fix), why), "dim"))
     elif why:
         blocks.append(Note(why, "dim"))
     if is_working and (same := words.same_text(fix.compared, fix.attacked)):

@@ -58,7 +58,7 @@ from graphdoctor.views.reasons import (
     reasons_text,
     verdict_text,
 )
-from graphdoctor.views.verdicts import past_words, sites_text, verdict_label
+from graphdoctor.views.verdicts import GONE, past_words, sites_text, verdict_label
 from graphdoctor.wording import counted, duration, join_texts, kind_text, listed
 
 _MOST_LATER = 12
@@ -210,9 +210,16 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
 def _whole(treatment: Treatment) -> Iterator[Block]:
     """Say whether torch makes one graph of it, what stops that, and how long the edits are."""
     whole, sites = treatment.whole, treatment.sites
+    lines = None
+    if sites is not None and sites.changed_lines:
+        fixed = sites.total - sites.left
+        each = f", {sites.changed_lines / fixed:.1f} per break" if fixed > 1 else ""
+        lines = f"{counted(sites.changed_lines, 'changed line')}{each}."
     if whole is not None and whole.is_one_graph:
-        yield Note("Runs under fullgraph=True: each call is one graph.", "good")
-    elif whole is not None and whole.place:
+        text = "Runs under fullgraph=True: each call is one graph."
+        yield Note(join_texts(" ", text, lines), "good")
+        return
+    if whole is not None and whole.place:
         cause = join_texts(" at ", whole.code, whole.place)
         yield Note(("Not one graph: ", Span(cause), f" {whole.message}."), "warning")
     elif whole is not None and whole.message:
@@ -224,10 +231,8 @@ def _whole(treatment: Treatment) -> Iterator[Block]:
         more = treatment.after.graphs - treatment.before.graphs
         if more > 0 and treatment.after.skipped_frames < was:
             yield Note("More graphs, because torch now compiles what it skipped before.", "dim")
-    if sites is not None and sites.changed_lines:
-        fixed = sites.total - sites.left
-        each = f", {sites.changed_lines / fixed:.1f} per break" if fixed > 1 else ""
-        yield Note(f"{counted(sites.changed_lines, 'changed line')}{each}.", "dim")
+    if lines is not None:
+        yield Note(lines, "dim")
 
 
 def _difference(difference: Difference) -> str:
@@ -352,7 +357,8 @@ def patch_outcome(patch: TriedPatch) -> str:
     name = "The patch" if patch.name == "-" else patch.name
     if patch.verdict in WORKING:
         why = join_texts("; ", words.same_text(patch.compared, patch.attacked), why)
-        verb = f"holds ({verdict_text(patch)})"
+        words_of = verdict_text(patch)
+        verb = "holds" if words_of == GONE else f"holds ({words_of})"
     return f"{name} {verb}{f': {why}' if why else ''}."
 
 

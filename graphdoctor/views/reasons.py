@@ -18,7 +18,7 @@ from graphdoctor.facts.fixes import (
 from graphdoctor.facts.trials import THE_CALL, Difference, ResultKind
 from graphdoctor.views.verdicts import outcome_words
 from graphdoctor.views.words import percents
-from graphdoctor.wording import counted, duration, kind_text, listed, speed_text
+from graphdoctor.wording import counted, duration, join_texts, kind_text, listed, speed_text
 
 UNTRIED: dict[UntriedCause, str] = {
     "unsafe": "it's unsafe; --unsafe-fixes tries it",
@@ -97,8 +97,8 @@ def left_text(left: LeftFinding) -> str:
     if left.untried_cause is not None:
         texts.append(f'"{left.title}" wasn\'t tried: {UNTRIED[left.untried_cause]}')
     elif left.title is not None:
-        why = reasons_text(left.reasons)
-        texts.append(f'"{left.title}": {verdict_text(left)}{f", {why}" if why else ""}')
+        said = None if left.verdict == "contained" and left.reasons else verdict_text(left)
+        texts.append(f'"{left.title}": {join_texts(", ", said, reasons_text(left.reasons))}')
     return "; ".join(texts) or "no fix is known"
 
 

@@ -28,11 +28,7 @@ BY_SETTING = "with a setting"
 BY_GUARD = "with a guard"
 BY_CALL = "with another call"
 
-_WORDS: Mapping[Verdict, str] = {
-    "contained": "better, break stays",
-    "moved": "break moved",
-    "changes results": "changes results",
-}
+_WORDS: Mapping[Verdict, str] = {"contained": "better, break stays"}
 _LABELS: Mapping[Verdict, str] = {
     "contained": "stays",
     "changes results": "changes",

@@ -14,7 +14,7 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.counts import Coverage
-from graphdoctor.facts.fixes import PairedTime, Reason, Treatment, TriedFix
+from graphdoctor.facts.fixes import PairedTime, Reason, SiteCounts, Treatment, TriedFix, WholeRun
 from graphdoctor.facts.progress import DecidedTrial, TrialEvent
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakRecord, Recording
@@ -275,7 +275,9 @@ def test_a_fix_uncovers_the_next_break(patient):
     assert (treatment.after.break_sites, treatment.after.coverage) == (0, 1.0)
     assert treatment.settings == ("a = True", "b = True", "c = True")
     # Two are tried without: the third was tried beside the others.
-    assert (treatment.left, treatment.trial_count, treatment.notes) == ((), 8, ())
+    assert (treatment.left, treatment.trial_count, treatment.notes) == ((), 9, ())
+    assert treatment.whole == WholeRun(is_one_graph=True)
+    assert treatment.sites == SiteCounts(guarded=3)
     # It lies beside the recording.
     written = searched.folder / "recording" / "fixes.json"
     assert read_fact(type(treatment), json.loads(written.read_text())) == treatment
@@ -677,7 +679,7 @@ def test_edits_that_meet_are_tried_one_after_the_other(tmp_path, patient):
     assert told(treated.treatment.tried) == [
         ("a", "verified", 1, True), ("b", "verified", 2, True),
     ]  # fmt: skip
-    assert searched.script.trials == [{"a"}, {"a", "b"}]
+    assert searched.script.trials[:2] == [{"a"}, {"a", "b"}]
     [written] = treated.changes
     assert written.before == original
     assert written.after.splitlines()[2:4] == [b"line_3 # +a", b"line_4 # +a # +b"]
