@@ -21,7 +21,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 _ROUNDS = 15
 _ROUND_S = 0.004
-_MARKS = {
-    "disable": r"compiler\.disable|_dynamo\.disable|@_?disable|decorators\.skip",
-    "guard": r"is_compiling|is_dynamo_compiling",
-    "setting": r"compiler\.config\.|_dynamo\.config\.|_(?:dy|in)ductor\.config\.|set_stance",
-}
-"""What a maintainer doesn't merge, by what a line that an edit added has."""
 
 
 class Sites(logging.Handler):
@@ -164,27 +157,8 @@ def eager_ratio(before: str, after: str) -> float:
     return second_s / first_s
 
 
-def changes(before: str, after: str) -> tuple[list[str], dict[str, int]]:
-    """Lines that were added or removed, and how often each mark stands in those added."""
-    old, new = (Path(path).read_text(encoding="utf-8").splitlines() for path in (before, after))
-    lines = [
-        line
-        for line in unified_diff(old, new, lineterm="", n=0)
-        if line[:1] in "+-" and line[:3] not in ("+++", "---")
-    ]
-    added = "\n".join(line[1:] for line in lines if line[0] == "+")
-    marks = {name: len(re.findall(pattern, added)) for name, pattern in _MARKS.items()}
-    heads = re.findall(r"^\s*def _?\w+\((?:self, )?(.*)\)", added, re.MULTILINE)
-    results_of_helpers = re.findall(r"^\s*(.+?) = (?:self\.)?_\w+\(", added, re.MULTILINE)
-    marks["wide"] = sum(text.count(",") > 2 for text in heads + results_of_helpers)
-    return lines, marks
-
-
 def judge(before: str, after: str) -> Iterator[tuple[str, Any]]:
     """Everything that can be said of an edit; a question that fails is answered by the error."""
-    lines, marks = changes(before, after)
-    yield "changed", len([line for line in lines if line[1:].strip()])
-    yield "marks", marks
     for name, path in (("before", before), ("after", after)):
         try:
             yield name, breaks(path)
@@ -198,7 +172,7 @@ def judge(before: str, after: str) -> Iterator[tuple[str, Any]]:
         return
     same = [is_same(*pair) for pair in zip(given, given_after, strict=True)]
     yield "is_same", all(same) and Counter(said.splitlines()) == Counter(said_after.splitlines())
-    yield "eager_ratio", eager_ratio(before, after) if lines else 1.0
+    yield "eager_ratio", eager_ratio(before, after)
 
 
 if __name__ == "__main__":

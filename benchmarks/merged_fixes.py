@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
 import venv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from benchmarks.overhead import graphdoctor
 from benchmarks.rows import Row, Share
+from benchmarks.world import changes
 
 _HERE = Path(__file__).resolve().parent
 _LIMIT_S = 900
@@ -33,7 +37,7 @@ Site = tuple[str, str, str]
 @dataclass(frozen=True)
 class PullRequest:
     """A merged pull request, versions from before and after it, and what runs its code: a file of
-    ``merged/``.
+    ``merged/``, which finds in the environment which change it is for.
     """
 
     name: str
@@ -41,14 +45,21 @@ class PullRequest:
     before: str
     after: str
     program: str
+    change: str = ""
 
 
+KORNIA = (
+    *("3786", "3787", "3788", "3789", "3790", "3791", "3792", "3793", "3794", "3797", "3798"),
+    *("3799", "3800", "3802", "3805", "3806", "3808", "3809", "3823", "3824", "3832", "3842"),
+    "3856",
+)
+"""Changes of kornia with a target in ``merged/kornia_changes.py``."""
 PULL_REQUESTS = (
     PullRequest("aimnetcentral 109", "aimnet", "0.2.0", "0.2.5", "aimnet_energy"),
-    PullRequest("kornia 3786", "kornia", "0.8.3", "0.9.0", "kornia_gamma"),
-    PullRequest("kornia 3788", "kornia", "0.8.3", "0.9.0", "kornia_distance"),
-    PullRequest("kornia 3792", "kornia", "0.8.3", "0.9.0", "kornia_losses"),
-    PullRequest("kornia 3793", "kornia", "0.8.3", "0.9.0", "kornia_augmentation"),
+    *(
+        PullRequest(f"kornia {change}", "kornia", "0.8.3", "0.9.0", "kornia_changes", change)
+        for change in KORNIA
+    ),
 )
 
 
@@ -60,13 +71,15 @@ def measure(*, is_quick: bool, folder: Path) -> list[Row | Share]:
         folder: Where environments and copies are made.
     """
     named, removed, count = 0, 0, 0
+    one_graph, merged = 0, 0
     rows: list[Row | Share] = []
-    for asked in PULL_REQUESTS[-2:-1] if is_quick else PULL_REQUESTS:
+    for asked in PULL_REQUESTS[1:2] if is_quick else PULL_REQUESTS:
         python, python_after = (
             _environment(folder / f"{asked.package}-{release}", f"{asked.package}=={release}")
             for release in (asked.before, asked.after)
         )
-        place = folder / asked.program
+        os.environ["KORNIA_CHANGE"] = asked.change
+        place = folder / asked.name.replace(" ", "-")
         copied = place / "site-packages" / asked.package
         shutil.copytree(_package(python, asked.package), copied)
         program = str(shutil.copy(_HERE / "merged" / f"{asked.program}.py", place))
@@ -93,7 +106,11 @@ def measure(*, is_quick: bool, folder: Path) -> list[Row | Share]:
             removed + len(theirs - left),
             count + len(theirs),
         )
+        changed = _changes(_package(python, asked.package), copied)
+        one_graph += not left
+        merged += not left and not any(changed["marks"].values())
         details = {
+            "changed": [json.dumps(changed)],
             "left": [
                 f"{file}, {function}: {line}" for file, function, line in sorted(theirs & left)
             ],
@@ -111,6 +128,9 @@ def measure(*, is_quick: bool, folder: Path) -> list[Row | Share]:
         )
     rows.append(Share("sites of the maintainers that explain names", "", named, count, 1))
     rows.append(Share("sites of the maintainers that fix removes", "", removed, count, _AIM))
+    targets = 1 if is_quick else len(PULL_REQUESTS)
+    rows.append(Share("targets without a break of the package", "", one_graph, targets, 0.6))
+    rows.append(Share("of these by merged edits alone", "", merged, targets, 0.6))
     return rows
 
 
@@ -128,6 +148,17 @@ def _environment(place: Path, *packages: str) -> Path:
 
 def _package(python: Path, name: str) -> Path:
     return next((python.parent.parent / "lib").glob(f"python*/site-packages/{name}"))
+
+
+def _changes(before: Path, after: Path) -> dict[str, Any]:
+    """How many lines of a package an edit changed, and what a maintainer would reject in it."""
+    count, marks = 0, Counter[str]()
+    for path in after.rglob("*.py"):
+        old = before / path.relative_to(after)
+        if path.read_bytes() != old.read_bytes():
+            lines, found = changes(old, path)
+            count, marks = count + len(lines), marks + Counter(found)
+    return {"lines": count, "marks": dict(marks)}
 
 
 def _sites(python: Path, program: str, package: Path) -> set[Site]:
@@ -170,6 +201,7 @@ def _run(command: Sequence[Path | str], packages: Path, *, ok: tuple[int, ...] =
     environment: Mapping[str, str] = {
         "PYTHONPATH": str(packages),
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "KORNIA_CHANGE": os.environ.get("KORNIA_CHANGE", ""),
     }
     found = subprocess.run(
         command,

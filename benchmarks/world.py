@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,13 @@ _TABLE = re.compile(r"\| program \|.*?\n\n", re.DOTALL)
 _HEAD = "| program | break sites | gone | what is left, and why |\n|---|---|---|---|\n"
 _LIMIT_S = 900
 _QUICK_COUNT = 1
+
+_MARKS = {
+    "disable": r"compiler\.disable|_dynamo\.disable|@_?disable|decorators\.skip",
+    "guard": r"is_compiling|is_dynamo_compiling",
+    "setting": r"compiler\.config\.|_dynamo\.config\.|_(?:dy|in)ductor\.config\.|set_stance",
+}
+"""What a maintainer doesn't merge, by what a line that an edit added has."""
 
 CORPORA = {
     "world": _HERE / "world",
@@ -190,6 +198,7 @@ def judge(path: Path, program: Path, document: Path, *, took_s: float) -> Fixed:
         check=True,
     )
     judged: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    lines, judged["marks"] = changes(path, program)
     treatment: dict[str, Any] = {"tried": [], "left": [], "attacked": None}
     if document.exists():
         treatment = json.loads(document.read_text())["recording"]["treatment"] or treatment
@@ -213,7 +222,7 @@ def judge(path: Path, program: Path, document: Path, *, took_s: float) -> Fixed:
         merged=merged,
         guarded=guarded,
         contained=gone - merged - guarded,
-        changed_count=judged["changed"],
+        changed_count=len(lines),
         took_s=took_s,
         attacks=0 if attacked["failure"] else attacked["count"],
         eager_ratio=judged.get("eager_ratio"),
@@ -223,6 +232,22 @@ def judge(path: Path, program: Path, document: Path, *, took_s: float) -> Fixed:
         why=sorted(_why(one) for one in treatment["left"] if _is_own_break(one, path.name)),
         judged=judged,
     )
+
+
+def changes(before: Path, after: Path) -> tuple[list[str], dict[str, int]]:
+    """Lines that were added or removed, and how often each mark stands in those added."""
+    old, new = (path.read_text(encoding="utf-8").splitlines() for path in (before, after))
+    lines = [
+        line
+        for line in unified_diff(old, new, lineterm="", n=0)
+        if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    added = "\n".join(line[1:] for line in lines if line[0] == "+")
+    marks = {name: len(re.findall(pattern, added)) for name, pattern in _MARKS.items()}
+    heads = re.findall(r"^\s*def _?\w+\((?:self, )?(.*)\)", added, re.MULTILINE)
+    results_of_helpers = re.findall(r"^\s*(.+?) = (?:self\.)?_\w+\(", added, re.MULTILINE)
+    marks["wide"] = sum(text.count(",") > 2 for text in heads + results_of_helpers)
+    return [line for line in lines if line[1:].strip()], marks
 
 
 def _text(site: str) -> str:
