@@ -94,12 +94,15 @@ def cure(
         every mode suffers from it.
         """
         nonlocal treated
-        if search.has_time and any(finding.is_treatable for finding in diagnosis.findings):
-            fixing_s = _SHARE_OF_FIXES * (search.deadline - time.monotonic())
-            asked = replace(options, budget_s=fixing_s)
-            treated = try_fixes(request, recording, asked, setup, check)
-        if treated is not None and treated.treatment.after is not None:
-            yield VariantSpec("fixes"), treated.program
+        if any(finding.is_treatable for finding in diagnosis.findings):
+            program = None
+            if search.has_time:
+                fixing_s = _SHARE_OF_FIXES * (search.deadline - time.monotonic())
+                asked = replace(options, budget_s=fixing_s)
+                treated = try_fixes(request, recording, asked, setup, check)
+                program = treated.program
+            if treated is None or treated.treatment.after is not None:
+                yield VariantSpec("fixes"), program
         if base.backend == "inductor":
             blocks = bool(diagnosis.recording.target.blocks)
             # Eager mode and the user's own come first.

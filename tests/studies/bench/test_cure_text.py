@@ -1,7 +1,18 @@
 """The answer of a search, in a sentence."""
 
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from graphdoctor.facts.bench import AS_IT_WAS, CURED
-from graphdoctor.studies.bench.cure import best_of
+from graphdoctor.facts.spec import RunSpec
+from graphdoctor.studies.bench.cure import _Search, best_of
+from graphdoctor.studies.bench.side_by_side import SideBySide
+from graphdoctor.studies.bench.variants import VariantSpec
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.program import Program
 from graphdoctor.views.answers import cure_text
 from tests.studies.bench.cure_reports import cured, step
 from tests.studies.bench.reports import NOISY, QUIET, eager, ended, finding, variant
@@ -66,3 +77,20 @@ def test_the_best_way_and_what_is_said_of_it(snapshot):
 def test_a_noisy_machine_makes_no_cure():
     had, found = variant(AS_IT_WAS, 5200.0), variant(CURED, 4900.0)
     assert best_of(eager(), had, found, NOISY.replace(ratio=1.2)) == "eager"
+
+
+@pytest.mark.parametrize(
+    ("longest_s", "comparing_s", "has_time"),
+    [(0.0, None, True), (400.0, None, True), (600.0, None, False), (600.0, 100.0, True), (100.0, 950.0, False)],
+)  # fmt: skip
+def test_a_step_begins_only_if_comparing_its_results_fits_too(longest_s, comparing_s, has_time):
+    replays: Any = None
+    ways = SideBySide(
+        replays, RunSpec(target="model.py"), Program(), Path("caches"), lambda _: None
+    )
+    search = _Search(ways, Path("cure"), Setup(), time.monotonic() + 1000)
+    search.longest_s, search.comparing_s = longest_s, comparing_s
+    assert search.has_time is has_time
+    if not has_time:
+        search._step(search.own, VariantSpec("fixes"), Program())
+        assert [(step.name, step.outcome) for step in search.steps] == [("fixes", "skipped")]
