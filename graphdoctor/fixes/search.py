@@ -154,8 +154,6 @@ class _Search:
         self._round = 0
         self._grade: Grade = "contained"
         """The last grade of fixes to try."""
-        self._outweighed: set[Candidate] = set()
-        """Fixes with which less is compiled, and which are worth it."""
         self._contained: set[tuple[str, str]] = set()
         """Files and functions that a fix contains a break of."""
         self._deadline: float | None = None
@@ -299,7 +297,7 @@ class _Search:
             trial.fixes,
             trial.observed,
             mended_count=sum(len(kept.get(fix, ())) for fix in trial.fixes),
-            is_outweighed=not self._outweighed.isdisjoint(trial.fixes),
+            is_outweighed=_moved_only(trial),
         )
 
     def _hold_together(
@@ -321,11 +319,7 @@ class _Search:
                 partial(self._examine, state, [*kept], fixes),
                 width=self._trials.jobs,
             )
-            blamed = fixes[at]
-            if self._is_worth_it(state, blamed, objection):
-                self._outweighed.add(blamed)
-                continue
-            del fixes[at]
+            blamed = fixes.pop(at)
             if trial.fixes[1:] and objection.reasons:
                 reasons = (because("beside_others", *objection.reasons),)
                 objection = replace(objection, reasons=reasons)
@@ -352,31 +346,19 @@ class _Search:
         """
         reference = self._trials.reference
         judged = trial.change.judge_program(reference)
-        if judged.if_faster is not None and self._is_outweighed(trial):
+        if judged.if_faster is not None and _moved_only(trial):
             judged = replace(judged, verdict=judged.if_faster)
         is_known = reference.is_known and not reference.unprovable
         is_held = holds(judged.verdict, drops_output=trial.drops_output)
         return None if is_held or (judged.verdict == "unproven" and not is_known) else judged
-
-    def _is_outweighed(self, trial: Trial) -> bool:
-        return _moved_only(trial) or not self._outweighed.isdisjoint(trial.fixes)
-
-    def _is_worth_it(self, state: State, fix: Candidate, objection: Judgment) -> bool:
-        """Tell if the call takes less time with a fix, though less of it is compiled."""
-        if objection.if_faster is None or not self._options.is_timed or self._is_exhausted:
-            return False
-        return self._is_faster(*added(fix, state.program))
 
     def _judge_all(self, fix: Candidate, opened: Sequence[Options], trial: Trial) -> list[Judgment]:
         """Judge what a fix did to its findings; the log keeps it."""
         judged = [self._trials.judge(options.finding, fix, trial) for options in opened]
         is_contained = VERIFIED.isdisjoint(judgment.verdict for judgment in judged)
         for at, judgment in enumerate(judged):
-            if judgment.if_faster is not None and self._is_outweighed(trial):
-                reasons: Reasons = (because("moved_out", *judgment.reasons),)
-                if fix in self._outweighed:
-                    times = self._trials.confirmed(*added(fix, trial.state.program), faster)
-                    reasons = (*judgment.reasons, because("call_all_the_same", times))
+            if judgment.if_faster is not None and _moved_only(trial):
+                reasons = (because("moved_out", *judgment.reasons),)
                 judged[at] = replace(judgment, verdict=judgment.if_faster, reasons=reasons)
             elif judgment.verdict == "contained" and is_contained and not self._is_containing:
                 # To contain a break is for the end, and for the clock.

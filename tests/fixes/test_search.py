@@ -574,15 +574,8 @@ SEARCHES: dict[str, dict[str, Any]] = {
         "world": breaking(3), "known": {"GD101": known(*(f"vain{number}" for number in range(9)))},
         "most": {"_MAX_REPLAYS": 6},
     },
-    "less in graphs is worse if the call isn't timed": {
+    "less in graphs is worse": {
         "world": where(("a", runs(coverage=6)), otherwise=runs(3)), "known": A,
-    },
-    **{
-        f"less in graphs for a call of {ratio} the time": {
-            "world": where(("a", runs(coverage=6)), otherwise=runs(3)), "known": A,
-            "ratio": lambda _before, _now, ratio=ratio: ratio, **TIMED,
-        }
-        for ratio in (0.5, 4.0)
     },
 }  # fmt: skip
 
