@@ -499,7 +499,7 @@ class Treatment(Fact):
     @property
     def is_unfinished(self) -> bool:
         """Return whether more could be tried: an interrupt ended the trials, or time was up."""
-        return self.is_interrupted or any(fix.untried_cause == "budget" for fix in self.tried)
+        return self.is_interrupted or any(note.kind == "bounded" for note in self.notes)
 
     @property
     def applied(self) -> tuple[TriedFix, ...]:

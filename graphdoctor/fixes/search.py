@@ -8,6 +8,7 @@ the best program takes one fix back, and the search goes on without it.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -156,7 +157,8 @@ class _Search:
         """The last grade of fixes to try."""
         self._contained: set[tuple[str, str]] = set()
         """Files and functions that a fix contains a break of."""
-        self._deadline: float | None = None
+        self._deadline, self._end = math.inf, math.inf
+        """When no further trial begins, and when nothing is timed any more."""
         self._is_interruptible = False
         self._fullgraph: WholeRun | None = None
 
@@ -179,19 +181,19 @@ class _Search:
             # What comes last runs the program again, under the user's backend and by the clock.
             last_count = self._options.is_timed + (self._trials.backend != EAGER)
             last_s = (self._recording.exit.duration_s or 0.0) * last_count
-            self._deadline = time.monotonic() + budget_s - min(last_s, budget_s / 4)
+            self._end = time.monotonic() + budget_s
+            self._deadline = self._end - min(last_s, budget_s / 4)
         if not self._run_untouched([options.finding for options in opened]):
             return self._suggested(offered, "not_repeatable")
         self._keep_what_holds()
         self._contain()
         if self._repeated is not None:
             self._compile_regions(self._repeated)
-        if self._options.is_timed and self._best.applied:
+        if self._is_timed and self._best.applied:
             self._time(self._best)
         if self._best.applied:
             self._fullgraph = run_whole(self._trials, self._best, self._log.shown_place)
-        if self._is_exhausted:
-            self._note_untried()
+        self._note_untried()
         return self._treated()
 
     def interrupted(self) -> SearchResult | None:
@@ -417,15 +419,22 @@ class _Search:
         return opened
 
     @property
+    def _is_timed(self) -> bool:
+        return self._options.is_timed and time.monotonic() < self._end
+
+    @property
     def _is_exhausted(self) -> bool:
-        is_late = self._deadline is not None and time.monotonic() > self._deadline
+        is_late = time.monotonic() > self._deadline
         # All at once are tried once, however long the program takes.
         return (is_late and self._trials.has_tried) or self._trials.replays.count >= _MAX_REPLAYS
 
     def _note_untried(self) -> None:
         """Name what there was no time for."""
-        opened = self._open(self._offered(self._best), self._best)
-        self._trials.notes += [because("bounded")] if opened else []
+        opened = self._open(self._offered(self._best), self._best) if self._is_exhausted else []
+        best, is_late = self._best, self._options.is_timed and not self._is_timed
+        is_untimed = is_late and not self._trials.times_of(Program(), best.program)
+        is_cut = bool(opened or (is_untimed and best.applied))
+        self._trials.notes += [because("bounded")] if is_cut else []
         for options in opened:
             for fix in options.fixes:
                 self._log.note_untried(options.finding, fix, self._best, self._round, "budget")
@@ -511,8 +520,7 @@ class _Search:
 
     def _slow(self, state: State) -> _Fault | None:
         """Say if the call is plainly longer."""
-        is_timed = self._options.is_timed
-        times = self._slower(state) if is_timed else None
+        times = self._slower(state) if self._is_timed else None
         return None if times is None else _Fault("makes it worse", because("call_with_it", times))
 
     def _take_back(self, objection: Callable[[State], _Fault | None]) -> bool:

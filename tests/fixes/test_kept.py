@@ -14,7 +14,7 @@ import pytest
 
 from graphdoctor.commands.settings import load_settings
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.fixes import Treatment, TrialChoices, TriedFix
+from graphdoctor.facts.fixes import Treatment, TrialChoices, because
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, UnfinishedFixes, keep, kept_fixes
@@ -37,10 +37,6 @@ BEFORE, AFTER = b"caf\xe9 = 1\r\n", b"caf\xe9 = 2\r\n"
 COUNTS = Counts(
     break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0
 )
-FIX: dict[str, Any] = {
-    "title": "Do it", "kind": "code", "code": "GD101", "fingerprint": "1", "finding_place": "model.py:1", "round": 1,
-    "is_on_untouched": True,
-}  # fmt: skip
 CHOICES = TrialChoices(is_unsafe_tried=False, timing="final")
 
 
@@ -170,9 +166,8 @@ def test_trials_of_an_unfinished_search_are_kept_while_nobody_changes_them(proje
         folder = project.recording / "fixes" / name
         folder.mkdir()
         (folder / "outputs.pt").write_text(name)
-    untried = TriedFix(**FIX, untried_cause="budget")
-    tried = () if is_interrupted else (untried,)
-    project.keep(after=None, is_interrupted=is_interrupted, tried=tried)
+    notes = () if is_interrupted else (because("bounded"),)
+    project.keep(after=None, is_interrupted=is_interrupted, notes=notes)
     unfinished = project.found(timing="none")
     assert isinstance(unfinished, UnfinishedFixes)
     assert unfinished.trials == {"trial-1", "trial-2"}
