@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.moves import dense, drop, operators, report, stay, vectorize
+from graphdoctor.fixes.moves import contain, dense, drop, operators, report, stay, vectorize
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes import choices, guarded_lines, outside, parts, removals, state
+from graphdoctor.fixes.recipes import choices, guarded_lines, removals, state
 
 _BRANCHES = (
     drop.drop,
@@ -39,24 +39,18 @@ RECIPES: tuple[Recipe, ...] = (
     operators.numpy_to_torch,
     removals.without_progress_bar,
     removals.hoist_read,
-    outside.record_outside,
-    parts.trace_backward,
-    parts.backward_out_of_region,
-    parts.grad_outside,
+    contain.trace_backward,
     state.iterable_to_list,
     state.list_argument,
     state.local_parameter_to_tensor,
     state.module_number_to_buffer,
     _REPORT_APART,
     removals.condition_without_read((*_BRANCHES, _REPORT_APART)),
-    outside.hoist_value,
-    parts.loop_outside,
-    parts.narrow_lock,
-    parts.own_function,
+    contain.loop_outside,
+    contain.own_function,
     operators.sort_in_graph,
-    parts.statistics_outside,
     operators.create_on_device,
-    parts.line_outside,
+    contain.line_outside,
 )
 
 

@@ -1,19 +1,14 @@
-"""Which statements only record or report what was computed, what they touch, and which names may
-share memory.
-
-Names decide, so a recipe that moves a record must also compare what the statements around it touch.
-"""
+"""Which statements only record or report what was computed, and what they touch; names decide."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from libcst import (
     AnnAssign,
     Arg,
-    AsName,
     Assign,
     AssignTarget,
     Attribute,
@@ -22,32 +17,23 @@ from libcst import (
     BaseNumber,
     BaseStatement,
     BaseString,
-    BinaryOperation,
     Call,
-    ClassDef,
-    Comparison,
-    ConcatenatedString,
     CSTNode,
     Del,
     Else,
     Expr,
-    For,
-    FunctionDef,
     If,
     List,
     Name,
     NamedExpr,
     Pass,
     SimpleStatementLine,
-    SimpleString,
     Subscript,
     Tuple,
-    UnaryOperation,
-    WithItem,
 )
 
-from graphdoctor.fixes.source.nodes import called, calls_in, name_set, set_names
-from graphdoctor.fixes.source.torch_names import FRESH, words
+from graphdoctor.fixes.source.nodes import calls_in, name_set, set_names
+from graphdoctor.fixes.source.torch_names import words
 from graphdoctor.fixes.source.tree import (
     SourceFile,
     decline_if,
@@ -80,13 +66,7 @@ CLOCKS = (
     | words("time_ns perf_counter_ns monotonic_ns process_time_ns", "time.")
     | words("now utcnow today", "datetime.datetime.")
 )
-_CONVERSION = re.compile(r"%(\(|[^a-zA-Z%]*\*)?[#0\- +]*\d*(?:\.\d+)?[hlL]?([diouxXeEfFgGcrsa%])")
-_KINDS = {
-    **dict.fromkeys("dioxXuc", "int"),
-    **dict.fromkeys("eEfFgG", "float"),
-    **dict.fromkeys("ra", "repr"),
-    "s": "str",
-}
+
 _MUTATES = _KEEPS | words("clear pop popitem popleft remove discard insert sort reverse")
 
 
@@ -107,25 +87,6 @@ def refuse_lost_warning(source: SourceFile, *nodes: CSTNode) -> None:
     decline_if(is_warning, "a warning would be lost while compiling")
 
 
-def conversions(call: Call) -> list[str]:
-    """Return what a logger's message makes of each argument after it: ``float`` for ``%.3f``,
-    ``int``, ``str`` or ``repr``.
-
-    Nothing if the message isn't a plain string or takes arguments in another way.
-    """
-    match call.args:
-        case [
-            Arg(value=SimpleString() | ConcatenatedString() as message, star="", keyword=None),
-            *_,
-        ]:
-            text = message.evaluated_value
-        case _:
-            return []
-    marks = _CONVERSION.findall(text) if isinstance(text, str) else []
-    is_plain = not any(special for special, _ in marks)
-    return [_KINDS[letter] for _, letter in marks if letter != "%"] if is_plain else []
-
-
 def reads_tensor(source: SourceFile, node: CSTNode) -> bool:
     """Check for a read of a tensor's value: ``x.item()``, ``x.tolist()``, ``float(x.mean())``."""
     return any(is_read(source, call) for call in calls_in(node))
@@ -139,11 +100,6 @@ def is_read(source: SourceFile, call: CSTNode) -> bool:
         case Call(args=[Arg(value=value)]) if not isinstance(value, BaseString | BaseNumber):
             return source.dotted_name(call) in _CASTS
     return False
-
-
-def reads_clock(source: SourceFile, node: CSTNode) -> bool:
-    """Check for a call of a clock."""
-    return any(source.dotted_name(call) in CLOCKS for call in calls_in(node))
 
 
 def smalls_under(node: CSTNode) -> Iterator[CSTNode]:
@@ -212,15 +168,6 @@ class Touched:
     read: frozenset[str]
     changed: frozenset[str]
 
-    def conflicts(self, later: Touched) -> bool:
-        """Check whether swapping two statements could change results."""
-        return bool(self.changed & later.read or self.read & later.changed)
-
-    def shared(self, groups: Mapping[str, frozenset[str]]) -> Touched:
-        """Add every name that the changed objects may have; ``groups`` as of ``sharing``."""
-        changed = self.changed.union(*(groups.get(name, ()) for name in self.changed))
-        return Touched(self.read | changed, changed)
-
 
 def touched(node: CSTNode, owner: str | None) -> Touched:
     """Return what a statement touches beyond local names that it binds."""
@@ -240,29 +187,6 @@ def touched(node: CSTNode, owner: str | None) -> Touched:
                 if name in _MUTATES | SHOWS or (name.endswith("_") and not name.endswith("__")):
                     changed.update(_root(value, owner))
     return Touched(frozenset(changed).union(_objects(node, owner)), frozenset(changed))
-
-
-def reaching(
-    source: SourceFile, function: FunctionDef, owner: str | None, touching: Touched
-) -> Touched:
-    """Add the attributes of the object that the methods touch that are called."""
-    around = source.around(function, ClassDef)
-    if around is None or owner is None:
-        return touching
-    methods = {node.name.value: node for node in around.body.body if isinstance(node, FunctionDef)}
-    seen: set[str] = set()
-    waiting = list(touching.read)
-    while waiting:
-        name = waiting.pop().removeprefix(f"{owner}.")
-        if name not in seen and name in methods:
-            seen.add(name)
-            inside = touched(methods[name].body, owner)
-            attributes = frozenset(path for path in inside.read if path.startswith(f"{owner}."))
-            waiting += attributes
-            touching = Touched(
-                touching.read | attributes, touching.changed | (inside.changed & attributes)
-            )
-    return touching
 
 
 def _changed(target: BaseExpression, owner: str | None) -> Iterator[str]:
@@ -295,61 +219,3 @@ def _objects(node: CSTNode, owner: str | None) -> Iterator[str]:
             case Attribute(value=Name(value=name), attr=attr) if name == owner:
                 yield f"{owner}.{attr.value}"
     yield from (name.value for name in names_in(node) if name.value != owner)
-
-
-_PASSING = words("enumerate list reversed sorted tuple zip", "builtins.")
-"""Functions whose results hold what they are given."""
-_FRESH_BUILTINS = words("bool float int len range repr str", "builtins.")
-
-
-def sharing(
-    source: SourceFile, statements: Sequence[CSTNode], owner: str | None
-) -> dict[str, frozenset[str]]:
-    """Return the names that may share memory, by name; ``self.cache`` is a name like any other."""
-    groups: dict[str, set[str]] = {}
-    for statement in statements:
-        for target, value in _bindings(statement):
-            parts = [target, *_old(source, value, owner)]
-            shared = {name for part in parts for name in _objects(part, owner)}
-            merged = set().union(shared, *(groups.get(name, ()) for name in shared))
-            groups.update(dict.fromkeys(merged, merged))
-    return {name: frozenset(group) for name, group in groups.items()}
-
-
-def _bindings(statement: CSTNode) -> Iterator[tuple[CSTNode, BaseExpression]]:
-    for node in walk(statement):
-        match node:
-            case Assign(targets=targets, value=value):
-                yield from ((target.target, value) for target in targets)
-            case (
-                AnnAssign(target=target, value=BaseExpression() as value)
-                | NamedExpr(target=target, value=value)
-                | For(target=target, iter=value)
-                | WithItem(item=value, asname=AsName(name=target))
-            ):
-                yield target, value
-            case Call(func=Attribute(value=holder, attr=Name(value=name))) if name not in FRESH:
-                # What is appended to a list is in the list.
-                yield from ((holder, argument.value) for argument in node.args)
-
-
-def _old(source: SourceFile, value: BaseExpression, owner: str | None) -> Iterator[BaseExpression]:
-    """Iterate over the parts of a value that it may be, contain or share memory with."""
-    match value:
-        case BinaryOperation() | UnaryOperation() | Comparison() | BaseNumber() | BaseString():
-            return
-        case Call() if _is_fresh(source, value, owner):
-            return
-        case Call(args=args) if source.dotted_name(value) in _PASSING:
-            for argument in args:
-                yield from _old(source, argument.value, owner)
-        case _:
-            yield value
-
-
-def _is_fresh(source: SourceFile, call: Call, owner: str | None) -> bool:
-    if name := source.dotted_name(call.func):
-        return name in _FRESH_BUILTINS or (name.startswith("torch.") and called(call) in FRESH)
-    # `self.norm(x)` is a layer.
-    is_method = isinstance(call.func, Attribute) and dotted(call.func.value) != owner
-    return is_method and called(call) in FRESH

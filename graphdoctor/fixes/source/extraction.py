@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -24,7 +24,6 @@ from libcst import (
     FunctionDef,
     IndentedBlock,
     Module,
-    Return,
     SimpleStatementLine,
     Subscript,
     UnaryOperation,
@@ -43,7 +42,7 @@ from graphdoctor.fixes.source.flow import (
     swallows,
     targets,
 )
-from graphdoctor.fixes.source.nodes import above, alone, called, calls_in, in_place_of, lines_of
+from graphdoctor.fixes.source.nodes import above, alone, called, calls_in
 from graphdoctor.fixes.source.tree import (
     DeclinedError,
     SourceFile,
@@ -266,16 +265,6 @@ class Run:
             call = f"{', '.join(self.returns)} = {call}"
         return self.source.changed((self.function, [self._caller(call), function]))
 
-    def moved_and(
-        self, name: str, change: Callable[[SourceFile, FunctionDef], FunctionDef]
-    ) -> bytes:
-        """Move the run into its own function, and change the function that it was in."""
-        at = functions_in(self.source).index(self.function)
-        moved = self.moved(name)
-        # The new function comes after the one that calls it, which keeps its number.
-        caller = functions_in(moved)[at]
-        return moved.replaced((caller, change(moved, caller)))
-
     def _owner(self) -> str | None:
         """The name of a method's object, such as ``self``; None for a function."""
         if not self.source.is_method(self.function):
@@ -331,15 +320,6 @@ def functions_in(source: SourceFile) -> list[FunctionDef]:
     return find(source.tree, FunctionDef)
 
 
-def with_lines(
-    source: SourceFile, function: FunctionDef, lines: Sequence[BaseStatement]
-) -> tuple[SourceFile, FunctionDef]:
-    """Return the file with other lines in a function, and the function in it."""
-    body = function.body.with_changes(body=lines)
-    changed = source.changed((function, function.with_changes(body=body)))
-    return changed, functions_in(changed)[functions_in(source).index(function)]
-
-
 def not_traced(function: FunctionDef, decorator: str | None = None) -> FunctionDef:
     """Have Dynamo not trace a function, while it compiles what the function calls."""
     text = decorator or "torch.compiler.disable(recursive=False)"
@@ -373,49 +353,11 @@ def splits(before: bytes, after: bytes) -> bool:
     return any(after.count(mark.encode()) > before.count(mark.encode()) for mark in _NOT_TRACED)
 
 
-def call_of_part(source: SourceFile, function: FunctionDef) -> SimpleStatementLine | None:
-    """Return the line that calls a function from one that isn't traced; None if it's no such
-    part.
-    """
-    calls = [call for call in calls_in(source.tree) if called(call) == function.name.value]
-    for call in calls:
-        if not is_not_traced(source, source.function_of(call)):
-            continue
-        decline_if(len(calls) != 1, "several lines call the compiled part")
-        around = source.around(call, BaseStatement)
-        line = need(around, SimpleStatementLine, "the call isn't on a line")
-        passed = [dotted(argument.value) for argument in call.args]
-        params = [param.name.value for param in function.params.params]
-        decline_if(
-            passed != params[len(params) - len(passed) :],
-            "the compiled part gets other values than its names say",
-        )
-        return line
-    return None
-
-
-def returns_only(line: SimpleStatementLine, part: FunctionDef) -> bool:
-    """Check whether a line returns the result of a function's part unchanged."""
-    match line.body:
-        case [Return(value=call)]:
-            return called(call) == part.name.value
-    return False
-
-
 def leaves(line: CSTNode) -> bool:
     """Check whether a line leaves a loop, an iteration, or its function, other than by an
     exception.
     """
     return isinstance(line, BaseStatement) and any(True for _ in jumps(parsed([line])))
-
-
-def without_part(source: SourceFile, part: str) -> bytes:
-    """Put a part of a function back in the one that calls it, which isn't traced and only returns
-    it.
-    """
-    function = next(function for function in functions_in(source) if function.name.value == part)
-    line = known(call_of_part(source, function))
-    return source.replaced((line, in_place_of(line, lines_of(function.body))), (function, []))
 
 
 def owner_of(source: SourceFile, function: FunctionDef) -> str | None:
@@ -430,10 +372,9 @@ def owner_of(source: SourceFile, function: FunctionDef) -> str | None:
     decline_if(not is_plain, "the function has a decorator")
     decline_if(function.asynchronous is not None, "the function is asynchronous")
     owner, name = None, function.name.value
-    if not isinstance(source.parent(function), Module):
+    if source.is_method(function):
         params = (*function.params.posonly_params, *function.params.params)
-        is_method = source.is_method(function) and params
-        decline_if(not is_method, "it isn't in a method or a function of the module")
+        decline_if(not params, "the method has no parameter for its object")
         owner = first_parameter(function)
         name = f"{owner}.{name}"
     # After a break, Dynamo begins with a function that the compiled one calls as if it had been

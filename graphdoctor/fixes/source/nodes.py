@@ -249,14 +249,6 @@ def lines_of(body: BaseSuite) -> list[BaseStatement]:
     return [line for line in body.body if isinstance(line, BaseStatement)]
 
 
-def split_body(function: FunctionDef) -> tuple[list[BaseStatement], list[BaseStatement]]:
-    """Return a function's docstring, if it has one, and its other lines."""
-    need(function.body, IndentedBlock, "the function's body is on one line")
-    lines = lines_of(function.body)
-    count = int(function.get_docstring() is not None)
-    return lines[:count], lines[count:]
-
-
 def above(line: CSTNode) -> Sequence[EmptyLine]:
     """Return the blank lines and comments above a line."""
     return getattr(line, "leading_lines", ())

@@ -21,11 +21,10 @@ import pytest
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.fixes.moves.contain import own_function
 from graphdoctor.fixes.moves.operators import create_on_device
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.recipes.outside import hoist_value
-from graphdoctor.fixes.recipes.parts import own_function
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import placed
 
@@ -100,47 +99,3 @@ def test_break_in_a_called_function_is_found_by_block():
     )
     place = replace(place, finding=place.finding.replace(related=(block,)))
     assert b"x = _f_step(x, i)" in own_function.edit(place).content
-
-
-CHECKED = """import torch
-
-
-def check(condition, message):
-    if not condition:
-        raise ValueError(message)
-
-
-class Net:
-    def forward(self, x, weight):
-        check(x.sum() > 0, "positive")
-        y = self.linear(x)
-        check(torch.isfinite(weight).all(), "weights must be finite")
-        return y * weight
-"""
-
-
-def test_call_that_breaks_moves_before_the_compiled_part():
-    place = place_at("GD102", CHECKED.replace("if not condition", "if «not condition»"))
-    path = [place.finding.user_stack[0].replace(line=line, column=None) for line in (11, 5)]
-    finding = place.finding.replace(user_stack=tuple(path))
-    content = hoist_value.edit(replace(place, finding=finding)).content.decode()
-    assert (
-        content.partition("class Net:\n")[2]
-        == """    @torch.compiler.disable(recursive=False)
-    def forward(self, x, weight):
-        torch.compiler.disable(check)(x.sum() > 0, "positive")
-        torch.compiler.disable(check)(torch.isfinite(weight).all(), "weights must be finite")
-        return self._compiled_part(x, weight)
-
-    def _compiled_part(self, x, weight):
-        y = self.linear(x)
-        return y * weight
-"""
-    )
-
-
-def test_function_called_from_another_file_is_not_hoisted():
-    place = place_at("GD102", CHECKED.replace("if not condition", "if «not condition»"))
-    path = (place.finding.user_stack[0].replace(file="other.py"), *place.finding.user_stack)
-    with pytest.raises(DeclinedError, match="in another file"):
-        hoist_value.edit(replace(place, finding=place.finding.replace(user_stack=path)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.fixes.recipes.parts import own_function
+from graphdoctor.fixes.moves.contain import own_function
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.each import for_each
 from tests.fixes.recipes.places import place_in

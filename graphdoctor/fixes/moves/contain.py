@@ -1,10 +1,12 @@
-"""Code that Dynamo can't compile, or compile well, beside code that it can: move one of them into
-its own function, or compile what is before, in and after what Python has to do.
+"""Leaves a break where it is, and compiles what is around it: the last resort, and only if the call
+is faster for it.
+
+A block that Dynamo can't resume in, or a line that Python has to run, stays in a function that runs
+eagerly; the rest moves into functions of its own. ``trace_backward`` alone is a setting.
 """
 
 from __future__ import annotations
 
-import ast
 import itertools
 import operator
 import re
@@ -46,12 +48,13 @@ from libcst import (
     UnaryOperation,
     While,
     With,
+    WithItem,
     matchers,
 )
 
 from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.effects import is_read, reads_tensor
+from graphdoctor.fixes.source.effects import is_read, is_record, reads_tensor
 from graphdoctor.fixes.source.extraction import (
     Run,
     call_of,
@@ -59,7 +62,6 @@ from graphdoctor.fixes.source.extraction import (
     flow_in,
     functions_in,
     leaves,
-    not_traced,
     operations_in,
     owner_of,
     shell,
@@ -74,7 +76,6 @@ from graphdoctor.fixes.source.nodes import (
     expression,
     in_place_of,
     name_set,
-    split_body,
 )
 from graphdoctor.fixes.source.torch_names import INTEGER_METHODS, words
 from graphdoctor.fixes.source.tree import (
@@ -85,7 +86,6 @@ from graphdoctor.fixes.source.tree import (
     find,
     known,
     need,
-    parsed,
     with_replaced,
 )
 
@@ -230,120 +230,6 @@ def _moved(source: SourceFile, run: Run, part: str) -> tuple[SourceFile, Stateme
     return changed, call_of(changed, name)
 
 
-_KINDS = r"(?:Lock|RLock|Condition|Semaphore|BoundedSemaphore)"
-_IN_CONTEXT = re.compile(rf"UserDefinedObjectVariable\((?:lock|{_KINDS})\)")
-_OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Constant, ast.Tuple)
-
-
-@recipe("GD110", "GD111", removes=False)
-def narrow_lock(place: Place) -> Edit:
-    """Moves statements that compute only with local variables out of ``with self.lock:``.
-
-    Dynamo can't enter a lock. With the ``with`` in its own function, everything around it can be
-    compiled, and the statements that need no lock are around it. Unsafe: another thread may write
-    into a tensor that the variables hold.
-    """
-    source, unclear = place.source, "the line doesn't begin a `with`"
-    block = need(place.statement, With, unclear, "another_line")
-    suite = need(block.body, IndentedBlock, unclear, "another_line")
-    name = source.part_name(place.function, "with")
-    lock = _lock(place, block)
-    is_free = [_is_computation(statement) for statement in suite.body]
-    decline_if(all(is_free), "the code under the lock only computes")
-    start, stop = is_free.index(False), len(is_free) - is_free[::-1].index(False)
-    decline_if(
-        stop - start == len(suite.body),
-        "the code under the lock neither begins nor ends with a computation on local variables",
-    )
-    kept = block.with_changes(body=suite.with_changes(body=suite.body[start:stop]))
-    narrowed = source.changed((block, [*suite.body[:start], kept, *suite.body[stop:]]))
-    # What moved out contains no `with`, so the narrowed one has the same number among them.
-    number = find(source.tree, With).index(block)
-    run = Run.of_statement(narrowed, find(narrowed.tree, With)[number])
-    return Edit(f"Hold `{lock}` only around shared state", run.moved(name).content)
-
-
-def _lock(place: Place, block: With) -> str:
-    is_one = len(block.items) == 1 and block.items[0].asname is None
-    decline_if(not is_one, "the `with` enters more than a lock")
-    lock = place.source.code(block.items[0].item)
-    made = re.compile(rf"\b{re.escape(lock)}\s*(?::[^=\n]+)?=\s*(?:threading\.)?{_KINDS}\(")
-    is_lock = _IN_CONTEXT.search(place.context) or made.search(place.source.tree.code)
-    decline_if(not is_lock, f"nothing shows that `{lock}` is a lock")
-    return lock
-
-
-def _is_computation(statement: BaseStatement | BaseSmallStatement) -> bool:
-    """``y = torch.relu(x) * 2``, or a ``return`` of it: local variables, torch's functions and
-    tensor methods only.
-    """
-    for small in parsed([statement]) if isinstance(statement, SimpleStatementLine) else [None]:
-        match small:
-            case ast.Return(value=ast.expr() as value):
-                pass
-            case ast.Assign(targets=targets, value=value) if all(
-                isinstance(target, ast.Name) for target in targets
-            ):
-                pass
-            case _:
-                return False
-        if not _is_pure(value):
-            return False
-    return True
-
-
-def _is_pure(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call):
-        function = node.func
-        if not isinstance(function, ast.Attribute) or function.attr.endswith("_"):
-            return False
-        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-        is_library = re.match(r"(torch|nn|F)(\.\w+)*$", ast.unparse(function.value))
-        return (bool(is_library) or _is_pure(function.value)) and all(map(_is_pure, arguments))
-    if isinstance(node, ast.Name):
-        return node.id not in ("self", "cls")
-    return isinstance(node, _OPERATIONS) and all(
-        _is_pure(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)
-    )
-
-
-@recipe("GD102", "GD103", "GD104", "GD105", "GD109")
-def statistics_outside(place: Place) -> Edit:
-    """Moves what comes before a closing ``with torch.no_grad():`` block into a method, the part
-    that torch compiles.
-
-    Nothing that is returned depends on gradients there, so the block usually collects metrics, with
-    shapes and numbers that depend on values. Only for the method that torch.compile is given,
-    because Dynamo breaks before a function that it may not trace. Safe: the same statements run in
-    the same order.
-    """
-    source, function = place.source, place.function
-    is_forward = function.name.value == "forward" and not function.decorators
-    decline_if(not is_forward, "it isn't in the `forward` of a module")
-    decline_if(not place.is_outermost, "it isn't in the function that torch.compile was given")
-    outside = "the line isn't inside a `with torch.no_grad()` of the function"
-    block = need(source.path_to(function.body, place.statement)[-1], With, outside)
-    is_off = all(
-        isinstance(item.item, Call) and source.is_without_grad(item.item) for item in block.items
-    )
-    decline_if(block.asynchronous is not None or not is_off, outside)
-    body = list(function.body.body)
-    at = body.index(block)
-    names = matchers.Name() | matchers.Tuple(
-        [matchers.ZeroOrMore(matchers.Element(matchers.Name()))]
-    )
-    returned = matchers.SimpleStatementLine([matchers.Return(names)])
-    is_more = not all(matchers.matches(line, returned) for line in body[at + 1 :])
-    decline_if(is_more, "more than a `return` of names comes after the `with torch.no_grad()`")
-    start = int(function.get_docstring() is not None)
-    decline_if(start == at, "nothing comes before the `with torch.no_grad()`")
-    run = Run(source, function, function.body, start, at)
-    content = run.moved_and(source.free_name("_compute"), lambda _, caller: not_traced(caller))
-    line = source.start(block)[0]
-    title = f"Run the `with torch.no_grad()` at line {line} after the compiled part of `forward`"
-    return Edit(title, content, is_safe=True)
-
-
 _TRAINING = ("zero_grad", "backward", "step", "update", "train", "eval")
 """Methods of optimizers, schedulers, gradient scalers, losses and models that a training step
 calls."""
@@ -357,57 +243,14 @@ def _call_to(*methods: str) -> matchers.Call:
 _IS_TRAINING = _call_to(*_TRAINING)
 
 
-@recipe("GD112")
-def backward_out_of_region(place: Place) -> Edit:
-    """Moves the code before ``loss.backward()`` into its own function and lets Dynamo skip the
-    rest.
-
-    Dynamo then compiles the new function, and AOTAutograd its backward pass; ``backward()`` and the
-    optimizer's step run eagerly, without a break. Unsafe: the optimizer's step is no longer
-    compiled, which the user has to decide.
-    """
-    source, function = place.source, place.function
-    is_disabled = any("disable" in source.code(decorator) for decorator in function.decorators)
-    decline_if(is_disabled, "Dynamo is already disabled for the function")
-    name = source.part_name(function, "loss")
-    body = function.body.body
-    ends = (at for at, line in enumerate(body) if _is_line_of(line, _call_to("backward")))
-    stop = known(next(ends, None), "the function's body has no `backward()` on its own line")
-    between = _IS_TRAINING | matchers.SimpleString()
-    while stop and _is_line_of(body[stop - 1], between):
-        stop -= 1
-    start = stop
-    while start and not _is_line_of(body[start - 1], between):
-        start -= 1
-    nothing = "there is no forward pass and loss before `backward()` on their own lines"
-    decline_if(start == stop, nothing)
-    run = Run(source, function, function.body, start, stop)
-    is_mixed = any(matchers.findall(statement, _IS_TRAINING) for statement in run.statements)
-    decline_if(
-        is_mixed, "there are calls of the training step between the forward pass and the loss"
-    )
-    title = f"Compile only the forward pass and the loss of `{function.name.value}`"
-    return Edit(title, run.moved_and(name, _skipped))
-
-
-def _is_line_of(statement: CSTNode, matcher: matchers.BaseMatcherNode) -> bool:
-    smalls = statement.body if isinstance(statement, SimpleStatementLine) else []
-    return bool(smalls) and all(
-        isinstance(small, Expr) and matchers.matches(small.value, matcher) for small in smalls
-    )
-
-
-def _skipped(source: SourceFile, function: FunctionDef) -> FunctionDef:
+def _with_eager_steps(function: FunctionDef) -> FunctionDef:
+    """Keep Dynamo from compiling an optimizer's step by itself: its frame has an explicit break."""
     changed: CSTNode = function
     for step in matchers.findall(function, matchers.Expr(_call_to("step"))):
-        # Otherwise Dynamo would compile the step's own frame, which contains an explicit graph
-        # break.
         func = need(need(step, Expr).value, Call).func
         new = expression("torch.compiler.disable({func})", func=func)
         changed = need(changed.deep_replace(func, new), FunctionDef)
-    # `@torch.compile` on a method gets a function that isn't bound to an object yet.
-    is_method = source.is_method(function) and not function.decorators
-    return shell(need(changed, FunctionDef), is_method=is_method)
+    return need(changed, FunctionDef)
 
 
 @recipe("GD112")
@@ -502,63 +345,36 @@ def loop_outside(place: Place) -> Edit:
     return Edit(title, parts.content(is_method=owner is not None), is_safe=True)
 
 
-@recipe("GD112")
-def grad_outside(place: Place) -> Edit:
-    """Compiles what comes before and after ``torch.autograd.grad(…)``, and calls that in between.
+_IN_PYTHON = ("copy.", "torch.autograd.grad", "time.", "random.", "numpy.random.", "datetime.")
+"""What Python has to do, by the beginning of its name."""
 
-    AOTAutograd makes the backward pass of the part before. Only in the function that torch.compile
-    is given, because Dynamo breaks before a function that it may not trace. Safe: the same
-    statements run in the same order.
+
+@recipe(*(f"GD1{number:02}" for number in (1, 2, 3, 4, 5, 8, 9, 10, 12, 19)))
+def line_outside(place: Place) -> Edit:
+    """Compiles what is around lines that Python has to run, and the branches of an ``if``.
+
+    That is a line with an effect (``print``, ``loss.backward()``, a record), one that reads a
+    tensor's value, a clock or a random number, ``copy.deepcopy(…)``, ``torch.autograd.grad(…)``, a
+    ``with`` without gradients, or a ``return`` with a number that is read. Only in the function
+    that torch.compile is given, because Dynamo breaks before a function that it may not trace. The
+    same statements run in the same order, but the graphs are as many as with the break: unsafe.
     """
     place = place.in_outermost
     source, function, line = place.source, place.function, place.statement
-    owner = owner_of(source, function)
-    names = map(source.dotted_name, calls_in(line))
-    decline_if(
-        "torch.autograd.grad" not in names,
-        "the line doesn't call `torch.autograd.grad`",
-        "another_line",
-    )
-    doc, lines = split_body(function)
-    body = [*doc, *lines]
-    is_inside = any(statement is line for statement in body)
-    decline_if(not is_inside, "the line isn't in the function's body")
-    at = body.index(line)
-    parts = _Parts(source, source, function)
-    parts.move([], at + 1, None, "update")
-    has_loss = parts.move([], len(doc), at, "loss")
-    decline_if(not has_loss, parts.reason or "there is nothing to compile before it")
-    title = f"Run `torch.autograd.grad` at line {source.start(line)[0]} between what is compiled"
-    return Edit(title, parts.content(is_method=owner is not None), is_safe=True)
-
-
-_COPIES = ("copy.copy", "copy.deepcopy")
-
-
-@recipe("GD102", "GD103", "GD108", "GD119")
-def line_outside(place: Place) -> Edit:
-    """Compiles what is before and after a line that Python has to run, and the branches of an
-    ``if``.
-
-    That is an ``if`` or ``assert`` on a tensor, ``copy.deepcopy(…)``, or a ``return`` with a number
-    that is read. Only in the function that torch.compile is given, because Dynamo breaks before a
-    function that it may not trace. The same statements run in the same order, but the graphs are as
-    many as with the break, so somebody has to decide whether that is worth the functions: unsafe.
-    """
-    is_inner = place.in_outermost is not place
-    decline_if(is_inner, "it isn't in the function that torch.compile was given")
-    source, function, line = place.source, place.function, place.statement
-    owner = owner_of(source, function)
     # Dynamo would trace the wrapper that ``torch.no_grad`` makes, and break before the function
     # itself.
     decline_if(function.decorators, "the function has a decorator")
+    owner = owner_of(source, function)
     need(function.body, IndentedBlock, _ONE_LINE)
-    suite = need(source.parent(line), IndentedBlock, "the line shares a line with others")
     around = source.path_to(function, line)[1:]
+    for node in around:
+        if isinstance(node, With) and all(_is_without_grad(source, item) for item in node.items):
+            line = node
+    around = source.path_to(function, line)[1:]
+    suite = need(source.parent(line), IndentedBlock, "the line shares a line with others")
     blocks = [node for node in around if not isinstance(node, BaseSuite)]
     is_plain = all(isinstance(block, With | If) for block in blocks)
     decline_if(not is_plain, "it is inside a loop, a `try`, a `match` or an `else`")
-    is_if = isinstance(line, If)
     is_alone = isinstance(line, If) and operations_in([function.body]) <= operations_in([line.test])
     decline_if(is_alone, _NOTHING)
     before, kept = _in_python(place, line)
@@ -566,21 +382,59 @@ def line_outside(place: Place) -> Edit:
     path = [_index(source, block) for block in reversed(blocks)]
     lines = [*suite.body[:at], *before, kept, *suite.body[at + 1 :]]
     changed = source.changed((suite, suite.with_changes(body=lines))) if before else source
+    stay = {
+        number
+        for number, other in enumerate(lines)
+        if other is kept or (other in suite.body and _stays(source, other))
+    }
     parts = _Parts(source, changed, function)
-    path.append(at + len(before))
-    moved = [parts.move(path[:depth], index + 1, None, "rest") for depth, index in enumerate(path)]
-    branch: CSTNode | None = line
-    hops = 0
+    moved, branch, hops = list[bool](), kept if isinstance(kept, If) else None, 0
     while isinstance(branch, If | Else):
-        moved.append(parts.move(path, 0, None, "else" if hops else "then", hops=hops))
+        name = "else" if hops else "then"
+        moved.append(parts.move([*path, at + len(before)], 0, None, name, hops=hops))
         branch, hops = getattr(branch, "orelse", None), hops + 1
+    doc = 0 if path else int(function.get_docstring() is not None)
+    moved.append(parts.move(path, doc, None, "part", stay))
+    for depth, index in enumerate(path):
+        moved.append(parts.move(path[:depth], index + 1, None, "rest"))
     moved.append(parts.move_before(path, "first"))
     decline_if(not any(moved), parts.reason or _NOTHING)
     number = source.start(line)[0]
-    what = f"the `if` at line {number}" if is_if else f"line {number}"
-    title = f"Run {what} in Python, and compile what is {'around and in' if is_if else 'around'} it"
+    keyword = type(line).__name__.lower()
+    what = f"line {number}"
+    if isinstance(line, If | With):
+        what = f"the `{keyword}` at {what}"
+    title = f"Run {what} in Python, and compile what is around it"
     operations = operations_in([kept.test if isinstance(kept, If) else kept])
     return Edit(title, parts.content(is_method=owner is not None), moved_out=operations)
+
+
+def _stays(source: SourceFile, line: CSTNode) -> bool:
+    """Check for a line that Python has to run wherever another one already is."""
+    if _is_line_of(line, _IS_TRAINING | _call_to("append", "write")):
+        return True
+    match line:
+        case SimpleStatementLine(body=[Assign(value=value) | AugAssign(value=value)]):
+            return _needs_python(source, value)
+    return isinstance(line, SimpleStatementLine | If) and is_record(source, line)
+
+
+def _needs_python(source: SourceFile, value: CSTNode) -> bool:
+    return any(
+        is_read(source, call) or source.dotted_name(call).startswith(_IN_PYTHON)
+        for call in calls_in(value)
+    )
+
+
+def _is_without_grad(source: SourceFile, item: WithItem) -> bool:
+    return isinstance(item.item, Call) and source.is_without_grad(item.item)
+
+
+def _is_line_of(statement: CSTNode, matcher: matchers.BaseMatcherNode) -> bool:
+    smalls = statement.body if isinstance(statement, SimpleStatementLine) else []
+    return bool(smalls) and all(
+        isinstance(small, Expr) and matchers.matches(small.value, matcher) for small in smalls
+    )
 
 
 def _in_python(place: Place, line: BaseStatement) -> tuple[list[BaseStatement], BaseStatement]:
@@ -603,8 +457,10 @@ def _in_python(place: Place, line: BaseStatement) -> tuple[list[BaseStatement], 
             is_reading = any(is_read(source, element) for element in elements)
             decline_if(not is_reading, "what is returned isn't a number that is read")
             values += [source.read_of(element, _CASTS) or element for element in elements]
-        case SimpleStatementLine(body=[Assign(value=Call() as value)]):
-            decline_if(source.dotted_name(value) not in _COPIES, "the line computes")
+        case SimpleStatementLine(body=[Assign(value=value) | AugAssign(value=value)]):
+            decline_if(not _needs_python(source, value), "the line computes")
+        case SimpleStatementLine(body=[Expr(value=Call())]) | With():
+            pass
         case _:
             raise DeclinedError("the line computes")
     base_name = "condition" if len(values) == 1 else "value"
@@ -703,7 +559,8 @@ class _Parts:
 
     def content(self, *, is_method: bool) -> bytes:
         """Return what to write: the function itself runs in Python."""
-        return self.source.replaced((self.function, shell(self.function, is_method=is_method)))
+        function = _with_eager_steps(self.function)
+        return self.source.replaced((self.function, shell(function, is_method=is_method)))
 
     def suite(self, path: Sequence[int], hops: int) -> BaseSuite:
         """Return a body; with ``hops``, that of the last block's branch after as many others."""
@@ -744,10 +601,16 @@ class _Parts:
         last = len(body) if stop is None else stop
         if keeps is None and self._moved(path, hops, (start, last), name):
             return True
+        # The last line may return what a part gives.
         stay = [
             at
             for at in range(start, last)
-            if at in (keeps or ()) or leaves(body[at]) or _append(body[at])
+            if at in (keeps or ())
+            or (
+                leaves(body[at])
+                and not (at == last - 1 and isinstance(body[at], SimpleStatementLine))
+            )
+            or _append(body[at])
         ]
         bounds = itertools.pairwise([start - 1, *stay, last])
         runs = [(start + 1, other) for start, other in bounds]
