@@ -270,6 +270,8 @@ class Outcome(Fact):
     """What it leaves of the source; None for a suggestion in words."""
     is_one_graph: bool = False
     """True if it is applied, and the calls then run in one graph."""
+    is_faster: bool = False
+    """True if it is applied, and the calls then measurably take less time."""
     compared: Comparison | None = None
     """Its results compared with those of the unmodified program without torch.compile."""
     attacked: Attacked | None = None

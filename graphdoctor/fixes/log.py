@@ -24,7 +24,7 @@ from graphdoctor.facts.fixes import (
 from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trial, Trials
-from graphdoctor.fixes.verdicts import SKIPPED_FRAME, Judgment, ProgramChange, Reasons
+from graphdoctor.fixes.verdicts import BREAK, SKIPPED_FRAME, Judgment, ProgramChange, Reasons
 from graphdoctor.trials.program import Program
 
 _APPLICABLE = WORKING | {"moved"}
@@ -258,18 +258,21 @@ class TrialLog:
                 reason = because("runs_elsewhere", entry.tried.backend or "", user_backend)
                 entry.update(verdict="unproven", reasons=(reason,))
 
-    def tried(self, state: State, *, is_one_graph: bool) -> tuple[TriedFix, ...]:
+    def tried(self, state: State, *, is_one_graph: bool, is_faster: bool) -> tuple[TriedFix, ...]:
         """List every fix that was tried or left out, in order, with those that a program has as
         applied.
 
         Args:
             state: The program.
             is_one_graph: Whether its calls run in one graph.
+            is_faster: Whether they take less time.
         """
         applied = self._applied(state.fixes)
         return tuple(
             entry.tried.replace(
-                is_applied=entry in applied, is_one_graph=is_one_graph and entry in applied
+                is_applied=(is_applied := entry in applied),
+                is_one_graph=is_applied and is_one_graph and entry.tried.code.startswith(BREAK),
+                is_faster=is_applied and is_faster,
             )
             for entry in self._entries
         )

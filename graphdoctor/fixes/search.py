@@ -734,7 +734,8 @@ class _Search:
         changes, settings_file = self._with_settings(self._changes(best.program), settings)
         log.settle(best, self._backend.name if self._backend.is_another else None)
         is_one_graph = self._fullgraph is not None and self._fullgraph.is_one_graph
-        tried = log.tried(best, is_one_graph=is_one_graph)
+        is_faster = faster(trials.times_of(Program(), best.program)) is not None
+        tried = log.tried(best, is_one_graph=is_one_graph, is_faster=is_faster)
         before, after = untouched.observed.measures, best.observed.measures
         compared, check = best.observed.compared, self._backend.checks.get(best.program)
         if check is not None:

@@ -360,7 +360,7 @@ class DisabledFunction(BreakRule, code="GD106"):
 
     torch_ids = ("GB0098",)
     gb_type = r".*torch\.compiler\.disable\(\)`d function"
-    says = "`{site.named}` is under `torch.compiler.disable`, so it runs eagerly"
+    says = "`{site.disabled}` is under `torch.compiler.disable`, so it runs eagerly"
 
     def matches(self, site: BreakSite) -> bool:
         # Of a module, torch says so in its explanation only.
@@ -368,10 +368,8 @@ class DisabledFunction(BreakRule, code="GD106"):
         return is_module or super().matches(site)
 
     def suggested(self, site: BreakSite) -> Fixes:
-        title = (
-            f"Remove `torch.compiler.disable` from `{site.called or 'the function'}` if torch can"
-            " trace it now"
-        )
+        name = site.disabled if site.called else "the function"
+        title = f"Remove `torch.compiler.disable` from `{name}` if torch can trace it now"
         yield code_fix(title, "torch's hint for GB0098")
         is_function = site.cause.torch_id in self.torch_ids and site.is_traced
         if site.called is not None and is_function:

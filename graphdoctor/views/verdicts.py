@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from graphdoctor.facts.base import values_of
 from graphdoctor.facts.fixes import (
     LOSSY,
     VERIFIED,
@@ -23,12 +24,13 @@ from graphdoctor.wording import counted, join_texts
 ONE_GRAPH = "one graph"
 GONE = "gone"
 """What a fix of a site does if other sites keep the program from being one graph."""
-STAYS = "faster, break stays"
+STAYS = "break stays"
+FASTER = f"faster, {STAYS}"
+"""Only where that was measured."""
 BY_SETTING = "with a setting"
 BY_GUARD = "with a guard"
 BY_CALL = "with another call"
 
-_WORDS: Mapping[Verdict, str] = {"contained": "better, break stays"}
 _LABELS: Mapping[Verdict, str] = {
     "contained": "stays",
     "changes results": "changes",
@@ -44,7 +46,12 @@ _PAST: Mapping[Verdict, str] = {
 
 
 def verdict_words(
-    verdict: Verdict | None, grade: Grade | None, *, is_one_graph: bool = False, by: str = ""
+    verdict: Verdict | None,
+    grade: Grade | None,
+    *,
+    is_one_graph: bool = False,
+    is_faster: bool = False,
+    by: str = "",
 ) -> str:
     """Say what a fix does; of one that loses output, without the loss.
 
@@ -52,20 +59,15 @@ def verdict_words(
         verdict: What its trial showed.
         grade: What it leaves of the source.
         is_one_graph: Whether all calls run in one graph with what was applied.
+        is_faster: Whether they measurably take less time.
         by: What a guarded fix takes; empty if that isn't known.
     """
+    if verdict == "contained" or (verdict in VERIFIED and grade == "contained"):
+        return FASTER if is_faster else STAYS
     if verdict in VERIFIED:
-        return _solved(grade, is_one_graph=is_one_graph, by=by)
-    if verdict == "contained" and grade == "contained":
-        return STAYS
-    return _WORDS.get(verdict, verdict) if verdict else "not tried"
-
-
-def _solved(grade: Grade | None, *, is_one_graph: bool, by: str) -> str:
-    if grade == "contained":
-        return STAYS
-    lead = ONE_GRAPH if is_one_graph else GONE
-    return join_texts(", ", lead, (by or BY_SETTING) if grade == "guarded" else None)
+        lead = ONE_GRAPH if is_one_graph else GONE
+        return join_texts(", ", lead, (by or BY_SETTING) if grade == "guarded" else None)
+    return verdict or "not tried"
 
 
 def outcome_words(outcome: Outcome | LeftFinding) -> str:
@@ -75,8 +77,8 @@ def outcome_words(outcome: Outcome | LeftFinding) -> str:
     by = BY_GUARD
     if isinstance(outcome, Fix) and outcome.kind != "code":
         by = BY_SETTING if outcome.kind == "config" else BY_CALL
-    grade, is_one_graph = outcome.grade, outcome.is_one_graph
-    return verdict_words(outcome.verdict, grade, is_one_graph=is_one_graph, by=by)
+    known = values_of(outcome, "verdict", "grade", "is_one_graph", "is_faster")
+    return verdict_words(**known, by=by)
 
 
 def past_words(outcome: Outcome) -> str:
@@ -91,7 +93,8 @@ def past_words(outcome: Outcome) -> str:
 def verdict_label(outcome: Outcome) -> str:
     """A verdict as a row's label."""
     if outcome.verdict == "verified":
-        return STAYS if outcome.grade == "contained" else outcome_words(outcome).partition(",")[0]
+        is_contained = outcome.grade == "contained"
+        return "stays" if is_contained else outcome_words(outcome).partition(",")[0]
     return _LABELS.get(outcome.verdict, outcome.verdict)
 
 
@@ -103,9 +106,9 @@ def sites_text(treatment: Treatment) -> str | None:
     if sites is None or not sites.total:
         return None
     if sites.total == 1 or (not sites.left and sites.merged == sites.total):
-        counts = "" if whole is not None and whole.is_one_graph else _counts(sites)
+        counts = "" if whole is not None and whole.is_one_graph else _counts(treatment, sites)
     else:
-        counts = _counts(sites)
+        counts = _counts(treatment, sites)
     if whole is None:
         return counts
     lead = ONE_GRAPH if whole.is_one_graph else "not one graph"
@@ -118,11 +121,13 @@ def _is_setting(fix: Fix) -> bool:
     return fix.grade == "guarded" and fix.kind != "code"
 
 
-def _counts(sites: SiteCounts) -> str:
+def _counts(treatment: Treatment, sites: SiteCounts) -> str:
     """``2 breaks gone, 1 with a setting or guard, 3 faster, break stays, 1 left``."""
     merged = f"{counted(sites.merged, 'break')} gone" if sites.merged else None
     noun = "" if sites.merged else f"{'break' if sites.guarded == 1 else 'breaks'} gone "
     guarded = f"{sites.guarded} {noun}by a setting or guard" if sites.guarded else None
-    contained = f"{sites.contained} {STAYS}" if sites.contained else None
+    is_faster = any(fix.is_faster for fix in treatment.applied)
+    stays = FASTER if is_faster else "where the break stays"
+    contained = f"{sites.contained} {stays}" if sites.contained else None
     left = f"{sites.left} left" if sites.left else None
     return join_texts("; " if sites.contained else ", ", merged, guarded, contained, left)

@@ -212,7 +212,10 @@ def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
     if summary.coverage is not None:
         pieces.append(f"{percent(summary.coverage)} of operations compiled")
     if summary.graphs_per_call is not None:
-        pieces.append(f"{counted(summary.graphs_per_call, 'graph')} per call")
+        # One graph can run several times in a call.
+        is_repeated = summary.graphs_per_call > summary.graphs
+        noun = "graph run" if is_repeated else "graph"
+        pieces.append(f"{counted(summary.graphs_per_call, noun)} per call")
     elif summary.graphs:
         pieces.append(counted(summary.graphs, "graph"))
     if summary.break_sites:

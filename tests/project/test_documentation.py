@@ -28,7 +28,7 @@ from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.fixes import WORKING, Verdict
 from graphdoctor.rules.catalog import PAGES as RULE_PAGES
 from graphdoctor.studies.survey.table import CAUSE_COLUMNS, COLUMNS
-from graphdoctor.views.verdicts import BY_SETTING, GONE, ONE_GRAPH, STAYS
+from graphdoctor.views.verdicts import BY_SETTING, FASTER, GONE, ONE_GRAPH
 from tests.conftest import clean_environment, command_folder
 from tests.each import for_each
 from tests.project.documentation import (
@@ -230,7 +230,7 @@ def test_the_guide_to_fix_explains_every_verdict() -> None:
     table = page.partition("| verdict |")[2].partition("\n\n")[0]
     said = re.findall(r"^\| ([^|-][^|]+) \|", table, re.MULTILINE)
     others = [verdict for verdict in get_args(Verdict) if verdict not in WORKING]
-    words = [ONE_GRAPH, f"{ONE_GRAPH}, {BY_SETTING}", GONE, "…, but prints are lost", STAYS]
+    words = [ONE_GRAPH, f"{ONE_GRAPH}, {BY_SETTING}", GONE, "…, but prints are lost", FASTER]
     assert [text for text in said if text != "means"] == [*words, *others]
 
 

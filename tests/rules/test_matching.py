@@ -338,6 +338,13 @@ def test_disabled_target_is_advised_to_remove_disable() -> None:
     assert not DisabledFunction().fixes(replace(site_of(cause, "third_party"), is_traced=False))
 
 
+def test_a_target_is_called_disabled_by_the_name_of_what_is() -> None:
+    context = "<function Net.forward at 0x7efe0fb913a0>"
+    cause = {"statement": "def build():", "gb_type": "x", "torch_id": "GB0098", "context": context}
+    said = DisabledFunction().message(site_of(cause))
+    assert said == "`Net.forward` is under `torch.compiler.disable`, so it runs eagerly"
+
+
 def test_what_a_cached_property_locks_is_read_and_not_called() -> None:
     cause = {
         "statement": "y = x * self.mask",

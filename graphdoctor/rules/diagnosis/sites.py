@@ -31,6 +31,7 @@ from graphdoctor.facts.recording import (
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry, innermost, parsed
 from graphdoctor.rules.diagnosis.recompiles import RecompileEvent, recompile_events
 
+_FUNCTION = re.compile(r"<(?:function|bound method) ([\w.]+)")
 _CALLED = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
 _MAX_LENGTH = 60
 _WITH_VALUE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
@@ -181,6 +182,15 @@ class BreakSite:
     def named(self) -> str:
         """That name, or the expression if torch doesn't point to a call."""
         return self.called or self.shown
+
+    @property
+    def disabled(self) -> str:
+        """The function that torch was told not to compile; if the line only defines what torch was
+        given, by torch's own name for it.
+        """
+        told = _FUNCTION.match(self.cause.context or "")
+        is_definition = isinstance(self.statement_node, ast.FunctionDef | ast.ClassDef)
+        return told[1] if told and is_definition else self.named
 
     @property
     def bare_call(self) -> ast.Call | None:
