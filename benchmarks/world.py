@@ -225,7 +225,7 @@ def judge(path: Path, program: Path, document: Path, *, took_s: float) -> Fixed:
         changed_count=len(lines),
         took_s=took_s,
         attacks=0 if attacked["failure"] else attacked["count"],
-        eager_ratio=judged.get("eager_ratio"),
+        eager_ratio=judged.get("eager_ratio") if lines else None,
         is_one_graph=is_one_graph,
         is_same=is_same,
         left=judged.get("after", judged.get("before", [])),
