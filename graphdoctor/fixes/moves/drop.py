@@ -31,12 +31,15 @@ from libcst import (
     CSTNode,
     Divide,
     DivideAssign,
+    Ellipsis,
     Else,
     EmptyLine,
     Equal,
     ExceptHandler,
     Expr,
     For,
+    FormattedString,
+    FormattedStringText,
     From,
     GreaterThan,
     GreaterThanEqual,
@@ -58,6 +61,7 @@ from libcst import (
     SimpleStatementLine,
     SimpleStatementSuite,
     SimpleString,
+    Slice,
     Subscript,
     SubscriptElement,
     Subtract,
@@ -70,6 +74,7 @@ from libcst import (
 )
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
+from graphdoctor.fixes.source.effects import smalls_under
 from graphdoctor.fixes.source.expressions import (
     as_tensor,
     is_literal_number,
@@ -82,6 +87,7 @@ from graphdoctor.fixes.source.nodes import (
     above,
     after_lines,
     called,
+    calls_in,
     comments_in,
     has_comment,
     in_place_of,
@@ -184,6 +190,8 @@ def _without_exit(place: Place, choice: If, before: _Lines) -> Edit:
     decline_if(is_beside, "the branch is on the line of its condition")
     small = need(leaving, SimpleStatementLine).body[0]
     number = small.value if isinstance(small, Return) else None
+    draws = [call for call in calls_in(choice.test) if called(call).startswith("rand")]
+    decline_if(draws, "random numbers that are drawn later would be others")
     is_other = is_literal_number(number) and float(source.code(known(number))) != 0
     decline_if(is_other, "the rest would hardly give this very number")
     block = need(source.parent(choice), IndentedBlock, "the `if` is on a line of its own")
@@ -283,15 +291,21 @@ _NEUTRAL = {
 class _Asked:
     """What a condition asks about, and so what is true of a selection where it's false."""
 
-    def __init__(self, place: Place, test: BaseExpression, selectors: frozenset[str]) -> None:
+    def __init__(
+        self, place: Place, test: BaseExpression, selectors: frozenset[str], full: str = ""
+    ) -> None:
         self._source = place.source
         self._test = test
-        self._selectors = selectors
+        self._selectors = selectors | ({f"~{full}"} if full else frozenset())
+        self._full = full
+        self._lines: Sequence[CSTNode] = ()
         self._names = Names(place.source, place.scope)
 
     @classmethod
     def of(cls, place: Place, test: BaseExpression, *, is_taken: bool) -> _Asked:
         """Read a condition; ``is_taken``: lines run if it's true, otherwise if it's false."""
+        if masks := _asked_whole_of(place.source, test) if is_taken else None:
+            return cls(place, test, frozenset(), masks)
         try:
             checked, is_for_empty = _checked(place.source, test, is_empty=False)
         except DeclinedError:
@@ -302,25 +316,24 @@ class _Asked:
 
     def leaves_alone(self, lines: Sequence[CSTNode]) -> bool:
         """Check that lines change nothing unless the condition holds."""
-        if not all(isinstance(line, SimpleStatementLine) for line in lines):
-            return False
-        smalls = [small for line in lines for small in need(line, SimpleStatementLine).body]
+        smalls = [small for line in lines for small in smalls_under(line)]
+        self._lines = lines
         changes = [small for small in smalls if self._changes_nothing(small)]
         others = [small for small in smalls if small not in changes]
         return bool(changes) and all(self._is_of_own_name(small, lines) for small in others)
 
-    def _is_of_own_name(self, small: BaseSmallStatement, lines: Sequence[CSTNode]) -> bool:
+    def _is_of_own_name(self, small: CSTNode, lines: Sequence[CSTNode]) -> bool:
         match small:
             case Assign(targets=targets):
-                set_here = _names_of(small)
-                return len(set_here) >= len(targets) and all(
-                    self._names.is_only_in(name, lines) for name in set_here
-                )
+                names = _names_of(small)
+                is_own = len(names) >= len(targets)
             case AugAssign(target=Name(value=name)):
-                return self._names.is_only_in(name, lines)
-        return isinstance(small, Pass)
+                names, is_own = [name], True
+            case _:
+                return isinstance(small, Pass)
+        return is_own and not any(self._names.is_read_after(name, lines) for name in names)
 
-    def _changes_nothing(self, small: BaseSmallStatement) -> bool:
+    def _changes_nothing(self, small: CSTNode) -> bool:
         source = self._source
         match small:
             case (
@@ -347,10 +360,15 @@ class _Asked:
                 type(operator) in _NEUTRAL and _text(source, left) == target
             ):
                 return self._is_neutral(right, _NEUTRAL[type(operator)])
-            case Call(args=[Arg(value=mask), Arg(value=_), Arg(value=kept)]) if (
+            case Call(args=[Arg(value=mask), Arg(value=yes), Arg(value=no)]) if (
                 source.dotted_name(value) == "torch.where"
             ):
-                return _text(source, kept) == target and self._selects([mask])
+                is_full = _text(source, mask) == self._full and _text(source, yes) == target
+                return is_full or (_text(source, no) == target and self._selects([mask]))
+            case Call(args=[Arg(value=first), *_]) if (
+                source.dotted_name(value) == "numpy.nan_to_num" and _text(source, first) == target
+            ):
+                return any(called(call) in _FINITE for call in find(self._test, Call))
             case Call() if _text(source, source.receiver(value) or value) == target:
                 name = source.method_name(value).removesuffix("_")
                 given = [argument.value for argument in source.given_to(value)]
@@ -364,6 +382,8 @@ class _Asked:
                 if name == "nan_to_num":
                     return about and any(called(call) in _FINITE for call in find(self._test, Call))
                 bounds = {source.code(bound) for bound in given if dotted(bound) != "None"}
+                if any(called(call) == "abs" for call in find(self._test, Call)):
+                    bounds = {bound.removeprefix("-") for bound in bounds}
                 asked = {
                     source.code(side)
                     for part in find(self._test, Comparison)
@@ -373,13 +393,27 @@ class _Asked:
         return False
 
     def _selects(self, values: Iterator[BaseExpression] | Sequence[BaseExpression]) -> bool:
-        return any(_text(self._source, value) in self._selectors for value in values)
+        return any(_text(self._source, _whole(value)) in self._selectors for value in values)
 
     def _is_neutral(self, value: BaseExpression, neutral: str) -> bool:
         """Check whether the condition is false only if a value is 0, or 1."""
         text = _text(self._source, value)
+        if text.startswith("self."):
+            return False  # A parameter gets a gradient that it didn't get.
         if neutral == "0" and text in self._selectors:
             return True
+        values = [value]
+        if isinstance(value, Name):
+            # `factor = torch.where(mask, 0.1, 1.0)` is 1 where nothing is selected.
+            made = [part for line in self._lines for part in find(line, Assign)]
+            values += [part.value for part in made if _names_of(part) == [value.value]]
+        for made_of in values:
+            match made_of:
+                case Call(args=[Arg(value=mask), Arg(), Arg(value=other)]) if called(
+                    made_of
+                ) == "where" and is_literal_number(other):
+                    is_one = float(self._source.code(other)) == float(neutral)
+                    return is_one and self._selects([mask])
         match self._test:
             case Comparison(
                 left=left, comparisons=[ComparisonTarget(operator=NotEqual(), comparator=right)]
@@ -392,6 +426,17 @@ class _Asked:
                     and (float(self._source.code(right)) == float(neutral))
                 )
         return False
+
+
+def _asked_whole_of(source: SourceFile, test: BaseExpression) -> str:
+    """Return the text of a mask of which ``not mask.all()`` asks."""
+    match test:
+        case UnaryOperation(operator=Not(), expression=Call() as whole) if source.method_name(
+            whole
+        ) == "all" and not source.given_to(whole):
+            mask = source.receiver(whole)
+            return _text(source, mask) if mask is not None else ""
+    return ""
 
 
 def _checked(
@@ -449,6 +494,28 @@ def _indices(node: BaseExpression) -> BaseExpression:
     )
 
 
+def _whole(mask: BaseExpression) -> BaseExpression:
+    """Return the mask of ``mask[:, None]`` and ``mask.unsqueeze(1)``."""
+    match mask:
+        case Call(
+            func=Attribute(value=inner, attr=Name("unsqueeze" | "expand_as" | "bool" | "view"))
+        ):
+            return _whole(inner)
+        case Subscript(value=inner, slice=parts) if all(_is_whole(part.slice) for part in parts):
+            return _whole(inner)
+    return mask
+
+
+def _is_whole(part: CSTNode) -> bool:
+    """Check for ``:``, ``None`` or ``...`` in an index."""
+    match part:
+        case Slice(lower=None, upper=None, step=None) | Index(value=Ellipsis()):
+            return True
+        case Index(value=value):
+            return dotted(value) == "None"
+    return False
+
+
 def _text(source: SourceFile, node: BaseExpression) -> str:
     return source.code(_indices(node).with_changes(lpar=(), rpar=()))
 
@@ -495,7 +562,7 @@ def check_in_graph(place: Place) -> Edit:
         for inner, outer in steps
     )
     decline_if(is_caught, "the exception may be caught by the `try` around it")
-    title = "Check the value in the graph"
+    title = "Check the value in the graph, and keep the exception of eager mode"
     if isinstance(tested, Assert):
         line = need(source.parent(tested), SimpleStatementLine, "the assertion is in one line")
         checked = [_assertion(source, tested, line)]
@@ -548,7 +615,7 @@ def _checked_in_graph(source: SourceFile, statement: If, raised: Raise) -> list[
         is_given = exception.args and not exception.args[0].star
         message = _literal(exception.args[0].value) if is_given else None
     name = known(dotted(kind), "the source doesn't say which exception is raised")
-    text = message or _quoted(f"{name}: {_flat(source, asked)}")
+    text = message or _beginning(exception) or _quoted(f"{name}: {_flat(source, asked)}")
     check: BaseSmallStatement = Assert(test, text)
     is_alone = message is not None and len(find(body, BaseSmallStatement)) == 1
     if is_alone and source.dotted_name(kind) in _IN_BOTH_MODES:
@@ -579,6 +646,14 @@ def _literal(node: BaseExpression | None) -> BaseExpression | None:
     match node:
         case SimpleString(evaluated_value=str()) | ConcatenatedString(evaluated_value=str()):
             return node.deep_clone()
+    return None
+
+
+def _beginning(exception: BaseExpression) -> BaseExpression | None:
+    """Return the text of an f-string as far as it's constant, if that says something."""
+    match exception:
+        case Call(args=[Arg(value=FormattedString(parts=[FormattedStringText(value=text), *_]))]):
+            return _quoted(f"{text.rstrip()} …") if text.count(" ") > 1 else None
     return None
 
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.moves import contain, dense, drop, operators, report, stay, vectorize
+from graphdoctor.fixes.moves import contain, dense, drop, operators, report, select, stay, vectorize
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes import choices, guarded_lines, removals, state
+from graphdoctor.fixes.recipes import removals, state
 
-_BRANCHES = (
-    drop.drop,
-    choices.branch_where,
-    choices.tuple_where,
-    guarded_lines.in_place_where,
-    choices.choose_at_return,
-    drop.check_in_graph,
-    removals.guard_report,
-)
+_BRANCHES = (drop.drop, select.select, drop.check_in_graph, removals.guard_report)
 _REPORT_APART = removals.report_apart(_BRANCHES)
 
 RECIPES: tuple[Recipe, ...] = (

@@ -57,6 +57,7 @@ from libcst import (
     parse_expression,
 )
 
+from graphdoctor.fixes.moves.report import in_operator
 from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe
 from graphdoctor.fixes.source.effects import (
     CLOCKS,
@@ -198,8 +199,9 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
     """``if t.any(): print(…); return 0 * x`` becomes what other recipes write for ``if t.any():
     return 0 * x``.
 
-    The report goes before it, under ``if not torch.compiler.is_compiling() and t.any():``, so the
-    compiled program no longer reports it. The rest is as safe as the other recipe.
+    The report goes into an operator before it, which reads the condition. If it can't, it goes
+    under ``if not torch.compiler.is_compiling() and t.any():``, so the compiled program no longer
+    reports it. The rest is as safe as the other recipe.
     """
 
     def edit(place: Place) -> Edit:
@@ -215,14 +217,29 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
         decline_if(not reports or not lines, "the branch doesn't begin with a report")
         refuse_lost_warning(source, *reports)
         decline_if(holds(choice.test, NamedExpr), _NAMES)
-        report = after_lines(skipped_while_compiling(reports, choice.test), choice.leading_lines)
         rest = choice.with_changes(leading_lines=(), body=body.with_changes(body=lines))
-        changed = source.changed((choice, [report, rest]))
-        at = _equal_tests(source, choice).index(choice)
-        line = changed.start(_equal_tests(changed, choice)[at])[0]
+        after = len(_equal_tests(source, choice)) - _equal_tests(source, choice).index(choice)
+        try:
+            report = choice.with_changes(body=body.with_changes(body=reports))
+            changed = source.changed((choice, [report, rest]))
+            reported = _equal_tests(changed, choice)[-after - 1]
+            changed = changed.changed(in_operator(changed, reported))
+            title, is_lossy = "report it from an operator in the graph", False
+        except DeclinedError:
+            report = skipped_while_compiling(reports, choice.test)
+            report = need(after_lines(report, choice.leading_lines), If)
+            changed = source.changed((choice, [report, rest]))
+            title, is_lossy = "skip the report while compiling", True
+        line = changed.start(_equal_tests(changed, choice)[-after])[0]
         whole = edit_without("the report", recipes, place.moved(changed, line))
-        title = f"{whole.title}, and skip the report while compiling"
-        return replace(whole, title=title, drops_output=True)
+        # The lines to reach are those of the file before the report moved.
+        return replace(
+            whole,
+            title=f"{whole.title}, and {title}",
+            drops_output=whole.drops_output or is_lossy,
+            reached=(source.start(lines[0])[0],) if whole.reached else (),
+            raised=None if whole.raised is None else source.start(lines[-1])[0],
+        )
 
     return Recipe("report-apart", frozenset({"GD102"}), edit)
 

@@ -132,7 +132,7 @@ _OF_PYTHON = (
     | matchers.Call(
         func=matchers.Name("isinstance") | matchers.Name("hasattr") | matchers.Name("callable")
     )
-    | matchers.Attribute(attr=matchers.Name("training"))
+    | matchers.Attribute(attr=matchers.Name("training") | matchers.Name("requires_grad"))
 )
 _IS_OF_PYTHON = _OF_PYTHON | matchers.UnaryOperation(matchers.Not(), expression=_OF_PYTHON)
 """What Python answers whatever a tensor's values are."""
@@ -143,11 +143,11 @@ def without_python(test: BaseExpression) -> tuple[BaseExpression | None, BaseExp
     m.any()``.
     """
     parts = list(_anded(test))
-    of_tensors = (
-        number for number, part in enumerate(parts) if not matchers.matches(part, _IS_OF_PYTHON)
-    )
-    count = next(of_tensors, 0)
-    return (_all_of(parts[:count]), _all_of(parts[count:])) if count else (None, test)
+    of_python = [part for part in parts if matchers.matches(part, _IS_OF_PYTHON)]
+    of_tensors = [part for part in parts if part not in of_python]
+    if not of_python or not of_tensors:
+        return None, test
+    return _all_of(of_python), _all_of(of_tensors)
 
 
 def _anded(test: BaseExpression) -> Iterator[BaseExpression]:
@@ -407,6 +407,11 @@ def refuse_unless_tensor(value: BaseExpression) -> None:
         isinstance(value, _CONTAINERS),
         "a branch yields several values or a container, not one tensor",
     )
+    refuse_effects(value)
+
+
+def refuse_effects(value: CSTNode) -> None:
+    """Decline a value, or a line, that does more than compute if it's always run."""
     for node in walk(value):
         decline_if(isinstance(node, NamedExpr), "a value assigns a name")
         decline_if(isinstance(node, Await | Yield), "a branch awaits or yields")
@@ -492,10 +497,20 @@ class _Guard(CSTTransformer):
         return updated_node.with_changes(args=args)
 
     def _guarded(self, operand: BaseExpression) -> BaseExpression:
-        if is_literal_number(operand) or _is_positive(operand):
+        if is_literal_number(operand) or _is_positive(operand) or _is_size(operand):
             return operand
         sides: list[BaseExpression] = [operand, Integer("1")]
         return where(self._condition, *(sides if self._is_if else reversed(sides)))
+
+
+def _is_size(value: BaseExpression) -> bool:
+    """Check for a number that has nothing to do with a tensor's values."""
+    match value:
+        case Call():
+            return called(value) in ("numel", "size", "len", "dim")
+        case Subscript(value=Attribute(attr=Name("shape"))) | Attribute(attr=Name("ndim")):
+            return True
+    return False
 
 
 def _is_positive(value: BaseExpression) -> bool:

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-import libcst
 from libcst import (
     Add,
     And,
@@ -28,7 +27,6 @@ from libcst import (
     BaseSmallStatement,
     BaseStatement,
     BaseSuite,
-    BinaryOperation,
     BitInvert,
     BooleanOperation,
     Call,
@@ -40,7 +38,6 @@ from libcst import (
     Else,
     EmptyLine,
     Equal,
-    Expr,
     FloorDivide,
     For,
     FunctionDef,
@@ -67,10 +64,7 @@ from libcst import (
     Param,
     ParenthesizedWhitespace,
     PartialParserConfig,
-    Pass,
     Power,
-    Raise,
-    Return,
     RightParen,
     SimpleStatementLine,
     SimpleStatementSuite,
@@ -79,17 +73,20 @@ from libcst import (
     SubscriptElement,
     Subtract,
     TrailingWhitespace,
+    Try,
+    TryStar,
     Tuple,
     UnaryOperation,
+    While,
     Yield,
     matchers,
     parse_expression,
 )
 from libcst.helpers import parse_template_expression
 
+from graphdoctor.fixes.source.flow import flow
 from graphdoctor.fixes.source.tree import (
     Change,
-    DeclinedError,
     SourceFile,
     decline_if,
     dotted,
@@ -97,6 +94,7 @@ from graphdoctor.fixes.source.tree import (
     holds,
     names_in,
     need,
+    parsed,
     walk,
 )
 
@@ -105,10 +103,6 @@ ATOMS = (Name, Attribute, Call, Subscript, BaseNumber)
 
 ARITHMETIC = (Add, Subtract, Multiply, Divide, FloorDivide, Modulo, Power)
 ORDERS = (LessThan, LessThanEqual, GreaterThan, GreaterThanEqual, Equal, NotEqual)
-RETURNED = "return"
-"""The target of a ``return``, where other targets are names; it's a keyword, so no name can be
-equal to it."""
-
 _Expression = TypeVar("_Expression", bound=BaseExpression)
 
 
@@ -395,6 +389,30 @@ class Names:
         inside = sum(used.value == name for node in nodes for used in names_in(node))
         return inside == sum(used.value == name for used in self._used)
 
+    def is_read_after(self, name: str, nodes: Sequence[CSTNode]) -> bool:
+        """Check whether anything may read a name after some lines before it is set again."""
+        if self.is_only_in(name, nodes):
+            return False
+        inner = find(self._function.body, FunctionDef, Lambda)
+        if any(name in name_set(part) for part in inner):
+            return True
+        child = nodes[-1]
+        for around in self.source.parents(child):
+            if isinstance(around, IndentedBlock):
+                after = around.body[around.body.index(child) + 1 :]
+                later = flow(parsed(after))
+                if name in later.read_first:
+                    return True
+                if later.has(name):
+                    return False
+            elif isinstance(around, For | While):
+                if name in flow(parsed(lines_of(around.body))).read_first:
+                    return True
+            elif around is self._function or isinstance(around, Try | TryStar):
+                return around is not self._function
+            child = around
+        return True
+
     def is_bound_before(self, name: str, node: CSTNode) -> bool:
         """Check whether a name is a parameter, or appears before a node or in its test."""
         start = self.source.start(node)
@@ -438,82 +456,6 @@ class Comments:
             return Comments((*self.above, *other.above, other.beside), self.beside)
         beside = self.beside if self.beside is not None else other.beside
         return Comments((*self.above, *other.above), beside)
-
-
-@dataclass(frozen=True)
-class Step:
-    """One assignment to a name, or the ``return``; ``x += 1`` has the value ``x + 1``."""
-
-    target: str
-    value: BaseExpression
-    comments: Comments
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A branch's steps in order, a ``return`` last, and the statements that they are."""
-
-    steps: tuple[Step, ...] = ()
-    nodes: tuple[CSTNode, ...] = ()
-
-    @property
-    def is_returning(self) -> bool:
-        """Check whether it leaves the function."""
-        return bool(self.steps) and self.steps[-1].target == RETURNED
-
-    def commented(self, first: tuple[str, ...], last: tuple[str, ...] = ()) -> Branch:
-        """Return the branch with comments before its first step, and after its last one."""
-        steps = list(self.steps)
-        if steps:
-            steps[0] = replace(steps[0], comments=Comments(first).joined(steps[0].comments))
-            steps[-1] = replace(steps[-1], comments=steps[-1].comments.joined(Comments(last)))
-        return replace(self, steps=tuple(steps))
-
-
-def branch_of(body: BaseSuite | Sequence[BaseStatement]) -> Branch:
-    """Read a body, or some lines, as a branch."""
-    lines = lines_of(body) if isinstance(body, BaseSuite) else body
-    steps: list[Step] = []
-    waiting = Comments()
-    for line in lines:
-        if not isinstance(line, SimpleStatementLine):
-            raise DeclinedError("a branch contains more than assignments")
-        waiting = waiting.joined(Comments.of(line.leading_lines, line.trailing_whitespace))
-        for small in line.body:
-            if not isinstance(small, Pass):
-                decline_if(steps and steps[-1].target == RETURNED, "there is code after a `return`")
-                steps.append(Step(*_assignment(small), waiting))
-                waiting = Comments()
-    if isinstance(body, IndentedBlock):
-        branch = Branch(tuple(steps), tuple(lines))
-        return branch.commented(comments_in([body.header]), comments_in(body.footer))
-    nodes = body.body if isinstance(body, SimpleStatementSuite) else lines
-    return Branch(tuple(steps), tuple(nodes))
-
-
-def _assignment(small: BaseSmallStatement) -> tuple[str, BaseExpression]:
-    match small:
-        case Assign(targets=[AssignTarget(target=Name(value=name))], value=value):
-            return name, value.deep_clone()
-        case AugAssign(target=Name(value=name), operator=operator, value=value):
-            # ``AddAssign`` and ``Add``
-            plain = getattr(libcst, type(operator).__name__.removesuffix("Assign"))
-            return name, BinaryOperation(Name(name), plain(), enclosed(value.deep_clone()))
-        case Return(value=BaseExpression() as value):
-            return RETURNED, value.deep_clone()
-        case Return():
-            reason = "returns nothing"
-        case Assign(targets=[AssignTarget(target=Attribute() | Subscript())]):
-            reason = "stores into an object, which is a side effect"
-        case Assign():
-            reason = "assigns several names at once"
-        case Expr():
-            reason = "calls something for its side effect"
-        case Raise():
-            reason = "raises an exception"
-        case _:
-            reason = "contains more than assignments"
-    raise DeclinedError(f"a branch {reason}")
 
 
 def line_of(small: BaseSmallStatement, comments: Comments) -> SimpleStatementLine:

@@ -524,6 +524,11 @@ class SourceFile:
         node = getattr(bindings[0], "node", None) if len(bindings) == 1 else None
         return node if isinstance(node, Param) else None
 
+    def parameter_of(self, name: CSTNode) -> Param | None:
+        """Return the parameter that a name may stand for."""
+        nodes = (getattr(binding, "node", None) for binding in self.assignments(name))
+        return next((node for node in nodes if isinstance(node, Param)), None)
+
     def is_in_scope(self, node: CSTNode, name: str) -> bool:
         """Check whether a name can be read at a node: a parameter, or a variable that was set to a
         single value before.

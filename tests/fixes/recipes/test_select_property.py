@@ -1,4 +1,4 @@
-"""branch-where on programs made by chance: what it writes computes the same, and declining raises
+"""select on programs made by chance: what it writes computes the same, and declining raises
 nothing else."""
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from graphdoctor.fixes.recipes.choices import branch_where
+from graphdoctor.fixes.moves.select import select
 from graphdoctor.fixes.source.tree import DeclinedError
 from tests.fixes.recipes.places import place_in
 
 NAMES = st.sampled_from(["x", "y", "z"])
-# No bare names: `a = x` followed by `a += 1` changes `x` too, which is why the recipe calls `+=`
+# No bare names: `a = x` followed by `a += 1` changes `x` too, which is why the move calls `+=`
 # unsafe.
 VALUES = st.one_of(
     st.builds("{} + {}".format, NAMES, NAMES),
@@ -100,7 +100,7 @@ def test_what_is_written_computes_the_same(text, before, returned):
     lines = ["import torch", "def f(x, y, z):", *(f"    {step}" for step in before)]
     code = "\n".join([*lines, text, f"    return {' - '.join(returned)}"]) + "\n"
     try:
-        edit = branch_where.edit(place_in(code, "GD102", len(lines) + 1))
+        edit = select.edit(place_in(code, "GD102", len(lines) + 1))
     except DeclinedError:
         assume(False)
         return
