@@ -4,6 +4,9 @@ its shape, and what reduces it leaves the rest out.
 
 from __future__ import annotations
 
+import ast
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from libcst import (
@@ -74,6 +77,9 @@ from graphdoctor.fixes.source.tree import (
     DeclinedError,
     SourceFile,
     decline_if,
+    dotted,
+    find,
+    holds,
     known,
     need,
     only,
@@ -96,6 +102,7 @@ _IN_ROWS = words("argmax log_softmax softmax sum logsumexp")
 _LOSSES = words("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits")
 """Elementwise losses, defined for all numbers."""
 
+_ZERO_AT_EQUAL = _LOSSES - {"binary_cross_entropy_with_logits"}
 _BY_CLASS = words("cross_entropy nll_loss")
 """Losses that leave out an index of their targets."""
 
@@ -105,7 +112,15 @@ _MASKS = Name | Attribute | Comparison | Call
 _OF_MASKS = BitInvert | BitAnd | BitOr | BitXor | Multiply
 """Operators that masks are made with; `x[-1]` and `x[n - 1]` select by a position."""
 
-_OF_ELEMENTS = Add | Subtract | Multiply
+_OF_ELEMENTS = (Call, BinaryOperation, UnaryOperation, Comparison)
+_PYTHON: dict[type[CSTNode], Callable[[float, float], float]] = {
+    Add: operator.add,
+    Subtract: operator.sub,
+    Multiply: operator.mul,
+    Power: operator.pow,
+    Divide: operator.truediv,
+}
+_ZERO_AT_ZERO = words("abs neg square sin tanh relu float detach")
 _BRACKETS = Arg | Assign | AugAssign | Return | Element | Index | NamedExpr
 """Statements and brackets around an expression."""
 
@@ -258,8 +273,12 @@ class _Dense:
         self.spread = _spread_of(place)
         self._index = {place.source.code(mask)}
         """How the file writes what selects."""
-        self._wholes: set[str] = set()
-        """Names that hold whole tensors now."""
+        self._wholes: dict[str, float | None] = {}
+        """Names that hold whole tensors now, and what is in them where the mask is false, for
+        those that are ``_guarded``.
+        """
+        self._guarded: set[str] = set()
+        self._axis: Arg | None = None
         self._is_of_places = False
         self._tensor: BaseExpression | None = None
         """What it selects from."""
@@ -304,7 +323,7 @@ class _Dense:
         """Follow selected values up to what reduces them."""
         source = self._source
         while True:
-            inner = known(self.picked(node), _DIRECT)
+            decline_if(self.picked(node) is None, _DIRECT)
             if (counted := _length_of(source, node)) is not None:
                 self._count(counted)
                 return
@@ -312,33 +331,27 @@ class _Dense:
             outer = source.parent(user)
             is_given = isinstance(user, Attribute | Arg) and isinstance(outer, Call)
             call = outer if is_given and isinstance(outer, Call) else None
-            is_reduced = source.method_name(known(call)) in _NEUTRAL if call else False
-            if (
-                call
-                and is_reduced
-                and source.receiver(call) is node
-                and not _is_within_rows(source, call)
-            ):
-                self._reduce(call, inner)
+            if call is not None and _is_reduction(source, call, node):
+                self._reduce(call, node)
                 return
             if call is not None and self._follow_loss(call):
                 return
             if isinstance(user, Assign):
-                self._follow_name(user, node, inner)
+                self._follow_name(user, node)
                 return
-            if isinstance(user, ComparisonTarget):
-                user = outer
-            node = need(call or user, BaseExpression, _DIRECT)
-            is_of_elements = Call | BinaryOperation | UnaryOperation | Comparison
-            decline_if(not isinstance(node, is_of_elements), _DIRECT)
+            around = outer if isinstance(user, ComparisonTarget) else user
+            node = call or need(around, BaseExpression, _DIRECT)
+            decline_if(not isinstance(node, _OF_ELEMENTS), _DIRECT)
 
-    def _follow_name(self, line: Assign, node: BaseExpression, inner: BaseExpression) -> None:
+    def _follow_name(self, line: Assign, node: BaseExpression) -> None:
         source = self._source
         name = need(only(line.targets, _DIRECT).target, Name, _DIRECT)
         is_once = source.is_local(name) and len(source.values(name)) == 1
         decline_if(not is_once or not is_repeatable(self._mask), _DIRECT)
-        self._wholes.add(name.value)
-        self.spread.put(node, bare(inner))
+        is_guarded = self._has_gradient(node)
+        self.spread.put(node, bare(known(self.picked(node, is_guarded=is_guarded))))
+        self._wholes[name.value] = self._at_zero(node) if is_guarded else None
+        self._guarded |= {name.value} if is_guarded else set()
         for read in source.reads(name):
             self.follow(read)
 
@@ -349,35 +362,28 @@ class _Dense:
         kind = source.code(kinds[0]).strip("\"'") if kinds else "mean"
         if name not in _LOSSES | _BY_CLASS or kind not in ("mean", "sum"):
             return False
-        picked = [self.picked(arg.value) for arg in call.args[:2]]
-        given, target = known(picked[0], _DIRECT), known(picked[1] if picked[1:] else None, _DIRECT)
+        rest = [arg.deep_clone() for arg in call.args[2:] if keyword_of(arg) != "reduction"]
+        decline_if(len(call.args) < 2 or not all(map(keyword_of, rest)), _DIRECT)
         decline_if(not is_repeatable(self._mask), _TWICE)
-        rest = [arg for arg in call.args[2:] if keyword_of(arg) != "reduction"]
-        decline_if(not all(map(keyword_of, rest)), _DIRECT)
+        is_guarded = name in _LOSSES
+        given, target = (
+            bare(known(self.picked(arg.value, is_guarded=is_guarded), _DIRECT))
+            for arg in call.args[:2]
+        )
         if name in _BY_CLASS:
             ignored = [arg.value for arg in rest if keyword_of(arg) == "ignore_index"]
-            left_out = (
-                ignored[0]
-                if ignored
-                else Integer("-100", lpar=[])
-                if False
-                else parse_expression("-100")
-            )
-            kept = where(self._mask, target, left_out)
-            flat = "{given}.flatten(0, -2)"
-            new = call.with_changes(
-                args=[
-                    Arg(expression(flat, given=as_operand(given))),
-                    Arg(method_call(kept, "flatten")),
-                    *(arg.deep_clone() for arg in call.args[2:]),
-                ]
-            )
-            self.spread.put(call, new.with_changes(func=call.func.deep_clone()))
+            kept = where(self._mask, target, (*ignored, parse_expression("-100"))[0])
+            flat = expression("{given}.flatten(0, -2)", given=as_operand(given))
+            args = [Arg(flat), Arg(method_call(kept, "flatten")), *call.args[2:]]
+            self.spread.put(call, call.with_changes(args=args).deep_clone())
             return True
-        none = keyword_argument("reduction", SimpleString('"none"'))
-        args = [Arg(bare(given)), Arg(bare(target)), *(arg.deep_clone() for arg in rest), none]
+        zeros = {self._at_zero(arg.value) for arg in call.args[:2]}
+        is_zero = name in _ZERO_AT_EQUAL and len(zeros) == 1 and None not in zeros
+        reduction = SimpleString('"sum"' if is_zero else '"none"')
+        args = [Arg(given), Arg(target), *rest, keyword_argument("reduction", reduction)]
         loss = call.with_changes(func=call.func.deep_clone(), args=args, lpar=[], rpar=[])
-        self._put(call, loss, kind, None)
+        text = loss if is_zero else self._where(loss, "sum")
+        self._put(call, text, kind)
         return True
 
     def _count(self, counted: BaseExpression) -> None:
@@ -385,61 +391,108 @@ class _Dense:
         self.spread.put(counted, method_call(mask, "sum"))
         self.spread.follow(counted)
 
-    def _reduce(self, call: Call, inner: BaseExpression) -> None:
-        source = self._source
+    def _reduce(self, call: Call, node: BaseExpression) -> None:
+        source, mask = self._source, self._mask
         refuse_comment(call)
-        axis = _axis(source, call)
-        has_rows = self._is_of_places and axis is None and not self._is_rows
+        self._axis = _axis(source, call)
+        has_rows = self._is_of_places and self._axis is None and not self._is_rows
         decline_if(has_rows, "nothing shows that it selects rows of a matrix")
         name = source.method_name(call)
-        has_places = axis is not None and name in ("max", "min")
+        has_places = self._axis is not None and name in ("max", "min")
         decline_if(has_places, f"`{name}` over rows also returns their indices")
-        self._put(call, inner, name, axis)
+        if isinstance(mask, Comparison) and mask.left.deep_equals(known(self.picked(node))):
+            self._axis = None  # The mask has the tensor's shape: what is selected has one dim.
+        is_guarded = self._has_gradient(node) and is_repeatable(mask)
+        inner = bare(known(self.picked(node, is_guarded=is_guarded)))
+        is_zero = (is_guarded or dotted(node) in self._guarded) and self._at_zero(node) == 0
+        if is_zero and name in ("sum", "mean"):
+            text: BaseExpression = method_call(inner, "sum")
+        else:
+            text = self._where(inner, "sum" if name == "mean" else name)
+        axis = [self._axis] if self._axis is not None else []
+        self._put(call, need(text, Call).with_changes(args=axis), name)
 
-    def _put(self, call: Call, inner: BaseExpression, name: str, axis: Arg | None) -> None:
-        source, mask = self._source, self._mask
-        if isinstance(mask, Comparison) and mask.left.deep_equals(inner):
-            axis = None  # The mask has the tensor's shape, so the selected values have one dim.
-        match mask:
-            case Call(func=Attribute(value=uncast, attr=Name("bool"))):
-                pass
-            case uncast:
-                pass
-        decline_if(name == "mean" and not is_repeatable(uncast), _TWICE)
-        condition = mask
-        if axis is not None or self._is_rows:
-            condition = expression("{mask}.unsqueeze(-1)", mask=as_operand(mask))
-        reduction = "sum" if name == "mean" else name
-        template = f"torch.where({{mask}}, {{picked}}, {_NEUTRAL[name]}).{reduction}()"
-        text: BaseExpression = expression(template, mask=condition, picked=bare(inner))
-        text = text.with_changes(args=[axis] if axis is not None else [])
+    def _where(self, inner: BaseExpression, name: str) -> Call:
+        neutral = parse_expression(_NEUTRAL[name])
+        return need(method_call(where(self._condition, inner, neutral), name), Call)
+
+    @property
+    def _condition(self) -> BaseExpression:
+        if self._axis is None and not self._is_rows:
+            return self._mask
+        return expression("{mask}.unsqueeze(-1)", mask=as_operand(self._mask))
+
+    def _put(self, call: Call, text: BaseExpression, name: str) -> None:
+        """Write a sum, or for a mean, divide it by how many values are selected."""
+        mask = self._mask
         if name == "mean":
+            match mask:
+                case Call(func=Attribute(value=uncast, attr=Name("bool"))):
+                    decline_if(not is_repeatable(uncast), _TWICE)
+                case _:
+                    decline_if(not is_repeatable(mask), _TWICE)
             count = method_call(mask, "sum")
-            if self._is_rows and axis is None:
+            if self._is_rows and self._axis is None:
                 width = expression("{x}.shape[-1]", x=as_operand(known(self._tensor, _DIRECT)))
                 count = bracketed(BinaryOperation(count, Multiply(), width))
             text = BinaryOperation(text, Divide(), count)
-        self.spread.put(call, _beside(source, call, text))
+        self.spread.put(call, _beside(self._source, call, text))
 
-    def picked(self, node: CSTNode | None) -> BaseExpression | None:
+    def _has_gradient(self, node: BaseExpression) -> bool:
+        """Check whether gradients flow through a computation with what is selected: where that is
+        left out, they must be finite, too.
+        """
+        is_plain = _selection(self._source, node) is not None or isinstance(node, Name)
+        is_cut = holds(node, Comparison) or any(
+            self._source.method_name(call) == "argmax" for call in find(node, Call)
+        )
+        return not is_plain and not is_cut
+
+    def _at_zero(self, node: BaseExpression) -> float | None:
+        """Return what a computation with selected values gives where they are zero."""
+        match node:
+            case Integer() | Float():
+                return float(ast.literal_eval(node.value))
+            case Name(value=name) if name in self._guarded:
+                return self._wholes[name]
+            case Name() | Subscript():
+                return 0.0
+            case UnaryOperation(operator=Minus(), expression=inner):
+                value = self._at_zero(inner)
+                return None if value is None else -value
+            case BinaryOperation(left=left, operator=by, right=right):
+                values = self._at_zero(left), self._at_zero(right)
+                function = _PYTHON.get(type(by))
+                if function is None or values[0] is None or values[1] is None:
+                    return None
+                return float(function(values[0], values[1]))
+            case Call() if (inner_call := self._source.receiver(node)) is not None:
+                is_zero = self._source.method_name(node) in _ZERO_AT_ZERO
+                return 0.0 if is_zero and self._at_zero(inner_call) == 0 else None
+        return None
+
+    def picked(self, node: CSTNode | None, *, is_guarded: bool = False) -> BaseExpression | None:
         """Write a computation with selected values on whole tensors; None if it isn't
-        elementwise.
+        elementwise. What is left out is zero in it if it is guarded.
         """
         source = self._source
         selection = _selection(source, node) if node is not None else None
         if selection is not None and source.code(selection.index) in self._index:
             self._tensor = selection.tensor
-            return as_operand(selection.tensor)
+            tensor = as_operand(selection.tensor)
+            return where(self._condition, tensor, Integer("0")) if is_guarded else tensor
         match node:
             case BaseNumber():
                 return node.deep_clone()
             case Name(value=name) if name in self._wholes:
-                return node.deep_clone()
+                is_raw = is_guarded and name not in self._guarded
+                copy = node.deep_clone()
+                return where(self._condition, copy, Integer("0")) if is_raw else copy
             case UnaryOperation(operator=Minus() | BitInvert(), expression=value):
-                inner = self.picked(value)
+                inner = self.picked(value, is_guarded=is_guarded)
                 return node.with_changes(expression=inner) if inner is not None else None
             case Comparison(left=left, comparisons=[ComparisonTarget(comparator=right) as target]):
-                sides = self.picked(left), self.picked(right)
+                sides = [self.picked(side, is_guarded=is_guarded) for side in (left, right)]
                 if sides[0] is None or sides[1] is None:
                     return None
                 pair = target.with_changes(comparator=sides[1])
@@ -449,11 +502,14 @@ class _Dense:
                 | BinaryOperation(operator=Divide(), right=BaseNumber())
                 | BinaryOperation(operator=Add() | Subtract() | Multiply())
             ):
-                left_, right_ = self.picked(node.left), self.picked(node.right)
+                both = [
+                    self.picked(side, is_guarded=is_guarded) for side in (node.left, node.right)
+                ]
+                left_, right_ = both
                 is_whole = left_ is not None and right_ is not None
                 return node.with_changes(left=left_, right=right_) if is_whole else None
             case Call() if _is_elementwise(source, node):
-                inner = self.picked(source.receiver(node))
+                inner = self.picked(source.receiver(node), is_guarded=is_guarded)
                 if inner is None:
                     return None
                 func = node.func.deep_clone()

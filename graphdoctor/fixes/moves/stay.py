@@ -26,6 +26,7 @@ from libcst import (
     FunctionDef,
     If,
     IfExp,
+    Index,
     Multiply,
     Name,
     NamedExpr,
@@ -61,6 +62,7 @@ from graphdoctor.fixes.source.tree import (
     find,
     known,
     need,
+    only,
 )
 
 _ANY_CAST = {*CASTS, "builtins.bool"}
@@ -87,6 +89,8 @@ def keep_tensor(place: Place) -> Edit:
     dtype stays the same.
     """
     source, spread = place.source, Spread(place.source, traced_from(place.source, roots_of(place)))
+    if isinstance(place.expression, Subscript):
+        return _with_index(place, place.expression, spread)
     reads = [_Read(source, spread, node) for node in _pointed_reads(place)]
     reads[0].follow()
     others = [
@@ -101,6 +105,16 @@ def keep_tensor(place: Place) -> Edit:
     kept = "a detached tensor" if read.needs_detach else "the tensor"
     title = f"Keep {kept} in place of the number that `{read.words}` reads"
     return place.edit(title, *spread.changes(), is_safe=read.keeps_dtype and not others)
+
+
+def _with_index(place: Place, subscript: Subscript, spread: Spread) -> Edit:
+    """Write ``x[0, i]`` as ``x[0, i[None]].squeeze(0)``, for a tensor without dims."""
+    indices = [element.slice for element in subscript.slice if isinstance(element.slice, Index)]
+    tensors = [index for index in indices if not is_number(place.source, index.value)]
+    index = only(tensors, "torch doesn't say which index is a tensor", "elsewhere")
+    spread.index_with(index)
+    title = f"Keep the tensor that is an index of `{place.source.shortened(subscript)}`"
+    return place.edit(title, *spread.changes())
 
 
 def _pointed_reads(place: Place) -> list[BaseExpression]:

@@ -42,6 +42,8 @@ from libcst import (
     IfExp,
     Index,
     Integer,
+    Is,
+    IsNot,
     Lambda,
     List,
     ListComp,
@@ -73,7 +75,7 @@ from graphdoctor.fixes.source.nodes import (
     keyword_argument,
     keyword_of,
 )
-from graphdoctor.fixes.source.torch_names import words
+from graphdoctor.fixes.source.torch_names import TENSOR_METHODS, words
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
@@ -82,6 +84,7 @@ from graphdoctor.fixes.source.tree import (
     dotted,
     find,
     last_name,
+    names_in,
     need,
     with_replaced,
 )
@@ -216,6 +219,8 @@ class Spread:
                     self.follow(parent, path)
             case IfExp() if parent.test is not node:
                 self.follow(parent, path)
+            case Return(value=BaseExpression() as value) if path and self._is_outside(node):
+                self._read_all_there(value, path)
             case Return() if isinstance(function := self.source.function_of(parent), FunctionDef):
                 self._follow_return(function, path)
             case _ if path:
@@ -256,7 +261,7 @@ class Spread:
             case ComparisonTarget():
                 self._follow_comparison(self.source.parent(parent), node)
             case Index():
-                self._index_with(parent)
+                self.index_with(parent)
             case _:
                 needs = (reason for kinds, reason in _NEEDS if isinstance(parent, kinds))
                 raise DeclinedError(next(needs, "it's unclear what uses the number"))
@@ -375,15 +380,17 @@ class Spread:
                 return
         decline_if(argument.star, _PASSED_ON)
         if path:
-            self._follow_container(call, name, path)
+            self._follow_container(call, argument, name, path)
         elif name == "builtins.abs":
             self.follow(call)
         elif name in MATH:
             self.replace(call.func, lambda copy: Attribute(Name("torch"), Name(last_name(copy))))
             self.follow(call)
         elif name in _BOUNDS and len(call.args) == 2:
-            other = next(given for given in call.args if given is not argument)
-            self._bound(call, argument, other.value, _BOUNDS[name])
+            self._bound(call, argument, _BOUNDS[name])
+        elif name == "builtins.round" and call.args[0] is argument:
+            self.replace(call, _rounded)
+            self.follow(call)
         elif name in CASTS and len(call.args) == 1:
             self.replace(call, lambda copy: need(copy, Call).args[0].value)
             self.follow(call)
@@ -398,7 +405,17 @@ class Spread:
             is_taken = method in _TAKES_TENSOR and not others
             decline_if(not is_bound and not is_taken, f"`{code}` may need a Python number")
 
-    def _follow_container(self, call: Call, name: str, path: Path) -> None:
+    def _read_all_there(self, node: BaseExpression, path: Path) -> None:
+        """Read the numbers of a list outside of what is compiled."""
+        is_known = isinstance(node, Name | Attribute) and any(
+            isinstance(value, List) for value in self.source.bound_to(node)
+        )
+        is_read = path == (None,) and is_known and self._is_outside(node)
+        decline_if(not is_read, _PASSED_ON)
+        numbers = f"[{self._cast}(value) for value in {{values}}]"
+        self.replace(node, lambda copy: expression(numbers, values=need(copy, BaseExpression)))
+
+    def _follow_container(self, call: Call, argument: Arg, name: str, path: Path) -> None:
         is_reduced = name in ("builtins.sum", "builtins.max", "builtins.min")
         if is_reduced and (name == "builtins.sum" or self._is_outside(call)):
             self.follow(call, path[1:])
@@ -406,18 +423,19 @@ class Spread:
             self.follow(call, path)
         elif name == "builtins.enumerate":
             self.follow(call, (None, 1, *path[1:]))
-        else:
-            decline_if(name != "builtins.len", _PASSED_ON)
+        elif name != "builtins.len":
+            self._read_all_there(argument.value, path)
 
-    def _bound(self, call: Call, argument: Arg, other: BaseExpression, bound: str) -> None:
+    def _bound(self, call: Call, argument: Arg, bound: str) -> None:
         """Write ``max(y, 1)`` as ``y.clamp(min=1)``."""
-        at = call.args.index(argument)
-        decline_if(
-            other in self.seen and self.source.start(other) < self.source.start(argument), ""
-        )
+        at, is_float = call.args.index(argument), self._cast == "float"
 
         def clamped(copy: CSTNode) -> CSTNode:
             args = need(copy, Call).args
+            if at and is_float:  # In `max(1, y)`, Python leaves out a NaN.
+                parts = {"other": args[0].value, "y": args[1].value}
+                name = {"min": "fmax", "max": "fmin"}[bound]
+                return expression(f"torch.{name}({{y}}, torch.as_tensor({{other}}))", **parts)
             func = Attribute(as_operand(args[at].value), Name("clamp"))
             return Call(func, [keyword_argument(bound, args[1 - at].value.deep_clone())])
 
@@ -507,6 +525,7 @@ class Spread:
             parent = source.parent(node)
             is_label = isinstance(parent, FunctionDef | Attribute) and kind is Name
             is_label = is_label or (isinstance(parent, Arg) and parent.keyword is node)
+            is_label = is_label or (isinstance(node, Attribute) and _may_be_of_tensor(node))
             if last_name_of(node) != function.name.value or is_label:
                 continue
             is_called = isinstance(parent, Call) and parent.func is node
@@ -521,6 +540,8 @@ class Spread:
             case Comparison(
                 left=left, comparisons=[ComparisonTarget(operator=operator, comparator=right)]
             ):
+                if isinstance(operator, Is | IsNot) and dotted(right) == "None":
+                    return
                 if is_test and isinstance(node, Name):
                     return  # the branch on the tensor is the next break to fix
                 other = right if left is node else left
@@ -529,7 +550,7 @@ class Spread:
                     return
         raise DeclinedError(_COMPARED)
 
-    def _index_with(self, index: Index) -> None:
+    def index_with(self, index: Index) -> None:
         """Write ``x[:, i]`` as ``x[:, i[None]].squeeze(1)``: torch reads an index without dims."""
         element = self.source.parent(index)
         holder = self.source.parent(element)
@@ -560,6 +581,13 @@ class Spread:
 
 def _call(name: str, argument: CSTNode) -> Call:
     return Call(Name(name), [Arg(need(argument, BaseExpression).deep_clone())])
+
+
+def _rounded(node: CSTNode) -> CSTNode:
+    """Write ``round(y, 2)`` as ``y.round(decimals=2)``."""
+    value, *digits = need(node, Call).args
+    args = [keyword_argument("decimals", digit.value.deep_clone()) for digit in digits]
+    return Call(Attribute(as_operand(value.value), Name("round")), args)
 
 
 def _out_of_place(node: CSTNode) -> CSTNode:
@@ -619,9 +647,17 @@ def traced_from(source: SourceFile, roots: Collection[FunctionDef]) -> set[Funct
         function = waiting.pop()
         if function not in traced and not is_not_traced(source, function):
             traced.add(function)
-            used = {name.value for name in find(function.body, Name)} | _CALLED
+            used = {name.value for name in names_in(function.body)} | _CALLED
+            attributes = find(function.body, Attribute)
+            used |= {node.attr.value for node in attributes if not _may_be_of_tensor(node)}
             waiting += [other for other in functions if other.name.value in used]
     return traced
+
+
+def _may_be_of_tensor(method: Attribute) -> bool:
+    """Check for ``loss.item``, which is hardly a function of the file that has the same name."""
+    is_own = (dotted(method.value) or "").partition(".")[0] == "self"
+    return method.attr.value in TENSOR_METHODS | {"item"} and not is_own
 
 
 def is_number(
@@ -636,6 +672,8 @@ def is_number(
         case BinaryOperation():
             return is_number(source, node.left, within) and is_number(source, node.right, within)
         case Subscript(value=Attribute(attr=Name("shape"))) | Attribute(attr=Name("ndim")):
+            return True
+        case Call(func=Attribute(attr=Name("get")), args=[_, Arg(value=BaseNumber())]):
             return True
         case Call():
             name = source.dotted_name(node)
