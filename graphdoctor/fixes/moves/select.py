@@ -30,6 +30,7 @@ from libcst import (
     BinaryOperation,
     BitAnd,
     BitInvert,
+    BooleanOperation,
     Break,
     Call,
     ClassDef,
@@ -81,8 +82,10 @@ from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import is_report, touched
 from graphdoctor.fixes.source.expressions import (
     as_boolean_tensor,
+    as_tensor,
     condition_of,
     guarded,
+    is_boolean,
     is_evaluated_alike,
     is_harmless,
     is_literal_number,
@@ -164,6 +167,9 @@ def select(place: Place) -> Edit:
     defined for every number and have finite gradients. Otherwise unsafe: every way is computed, so
     one that isn't taken may fail, take time or have another shape.
     """
+    if (truths := _joined_truths(place)) is not None:
+        tensor = as_tensor(truths, place.source)
+        return place.edit("Join the conditions in the graph", (truths, tensor))
     names = Names(place.source, place.scope)
     if isinstance(place.tested, IfExp):
         return _choose_expression(place, place.tested, names)
@@ -172,6 +178,21 @@ def select(place: Place) -> Edit:
         return _run_to_the_end(place, statement, names)
     selection = _Selection(place, statement, names)
     return selection.edit() if selection.is_whole else _choose_at_return(place, statement, names)
+
+
+def _joined_truths(place: Place) -> BooleanOperation | None:
+    """Return ``a.any() or b.any()`` that is kept as a value; None if torch points elsewhere."""
+    top: BooleanOperation | None = None
+    around = place.source.parents(place.expression) if place.expression is not None else ()
+    for parent in around:
+        if not isinstance(parent, BooleanOperation):
+            is_kept = isinstance(parent, Assign | Return)
+            break
+        top = parent
+    if top is None or not is_kept:
+        return None
+    sides = [top.left, top.right]
+    return top if all(is_boolean(side, place.source) for side in sides) else None
 
 
 def _choose_expression(place: Place, choice: IfExp, names: Names) -> Edit:
