@@ -215,7 +215,6 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
         decline_if(has_comment(body.header), own_lines)
         reports, lines = reports_apart(source, choice)
         decline_if(not reports or not lines, "the branch doesn't begin with a report")
-        refuse_lost_warning(source, *reports)
         decline_if(holds(choice.test, NamedExpr), _NAMES)
         rest = choice.with_changes(leading_lines=(), body=body.with_changes(body=lines))
         after = len(_equal_tests(source, choice)) - _equal_tests(source, choice).index(choice)
@@ -226,6 +225,7 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
             changed = changed.changed(in_operator(changed, reported))
             title, is_lossy = "report it from an operator in the graph", False
         except DeclinedError:
+            refuse_lost_warning(source, *reports)
             report = skipped_while_compiling(reports, choice.test)
             report = need(after_lines(report, choice.leading_lines), If)
             changed = source.changed((choice, [report, rest]))
