@@ -89,7 +89,7 @@ def test_a_patch_that_holds(folder: Path) -> None:
     assert patch["compared"]["differences"] == []
     assert (folder / "model.py").read_text() == MODEL
     shown = run_command("report", cwd=folder).stdout
-    assert "my edit.diff holds: same outputs, gradients" in shown
+    assert "my edit.diff holds (one graph): same outputs, gradients" in shown
     assert "Next: graphdoctor try 'my edit.diff' model.py --no-timing --apply" in shown
     assert "try" in run_command("list", cwd=folder).stdout
     _, said = tried(folder, GOOD, "--apply", status=0)

@@ -269,7 +269,7 @@ def test_agents_edit_is_verified_or_refused_with_reason(tmp_path: Path) -> None:
 
         held = await tried(good)
         assert (held.is_error, held.structured_content["exit_status"]) == (False, 0)
-        assert "The patch holds: same outputs, gradients and " in marked(held)
+        assert "The patch holds (one graph): same outputs, gradients and " in marked(held)
         assert held.structured_content["next"] == "graphdoctor bench model.py"
         refuted = await tried(wrong)
         assert (refuted.is_error, refuted.structured_content["exit_status"]) == (False, 1)
