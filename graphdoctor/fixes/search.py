@@ -76,6 +76,7 @@ from graphdoctor.fixes.verdicts import (
 )
 from graphdoctor.fixes.whole import count_sites, run_whole
 from graphdoctor.probe.wire import FIXES_FILE
+from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
@@ -157,6 +158,8 @@ class _Search:
         """The last grade of fixes to try."""
         self._contained: set[tuple[str, str]] = set()
         """Files and functions that a fix contains a break of."""
+        self._offers: tuple[Observed, list[Options]] | None = None
+        """What was last offered, and for which run."""
         self._deadline, self._end = math.inf, math.inf
         """When no further trial begins, and when nothing is timed any more."""
         self._is_interruptible = False
@@ -389,9 +392,14 @@ class _Search:
     # What is open, and how long.
 
     def _offered(self, state: State) -> list[Options]:
+        # Writing every edit of a program takes seconds, and grade after grade asks for them.
+        if self._offers is not None and self._offers[0] is state.observed:
+            return self._offers[1]
         trials = self._trials
         sources = Sources(state.program, trials.root, trials.originals, trials.equal_sizes)
-        return options_for(state.observed, sources, self._options.selection)
+        offered = options_for(state.observed, sources, self._options.selection)
+        self._offers = state.observed, offered
+        return offered
 
     def _open(self, offered: Sequence[Options], state: State) -> list[Options]:
         """List what is still to be tried for a program: up to a grade, what loses output after all

@@ -13,7 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -142,8 +142,14 @@ _TENSOR_METHODS = TENSOR_METHODS - {"cpu", "cuda", "to"}
 def walk(node: CSTNode) -> Iterator[CSTNode]:
     """Iterate over a node and everything below it, in source order."""
     yield node
-    for child in node.children:
+    for child in _children(node):
         yield from walk(child)
+
+
+@lru_cache(maxsize=2**16)
+def _children(node: CSTNode) -> tuple[CSTNode, ...]:
+    """Collect what is right below a node, once: libcst rebuilds the node to find it."""
+    return tuple(node.children)
 
 
 def find(node: CSTNode, *kinds: type[_Node]) -> list[_Node]:
@@ -158,7 +164,7 @@ def holds(node: CSTNode, *kinds: type[CSTNode]) -> bool:
 
 def names_in(node: CSTNode) -> Iterator[Name]:
     """Iterate over the variables in a node, without attributes and keywords of calls."""
-    for child in node.children:
+    for child in _children(node):
         is_label = (isinstance(node, Attribute) and child is node.attr) or (
             isinstance(node, Arg) and child is node.keyword
         )
