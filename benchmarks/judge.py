@@ -164,6 +164,12 @@ def judge(before: str, after: str) -> Iterator[tuple[str, Any]]:
             yield name, breaks(path)
         except Exception as error:  # noqa: BLE001
             yield f"error_{name}", f"{type(error).__name__}: {error}"[:200]
+    # As fullgraph=True does by itself: torch/_dynamo/output_graph.py, 2.13.
+    captured: Any = torch._dynamo.config
+    with captured.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        for name, path in (("before_captured", before), ("after_captured", after)):
+            with contextlib.suppress(Exception):
+                yield name, breaks(path)
     yield "why_not_one_graph", why_not_one_graph(after)
     try:
         (given, said), (given_after, said_after) = results(before), results(after)

@@ -138,6 +138,12 @@ def summary(part: str, results: Sequence[Fixed]) -> list[Share]:
         Share(f"{part}: sites merged", graded, merged, sites, 0.7),
         Share(f"{part}: in one graph", "", sum(one.is_one_graph for one in results), count, 0.6),
         Share(f"{part}: in one graph by merged edits", "", clean, count, 0.6),
+        Share(
+            f"{part}: sites gone that break under fullgraph=True, too",
+            "",
+            *_gone_when_captured(results),
+            0.7,
+        ),
         Share(f"{part}: results kept", "", sum(one.is_same for one in results), count, 1),
         Share(
             f"{part}: at most 4 changed lines a site",
@@ -154,6 +160,18 @@ def summary(part: str, results: Sequence[Fixed]) -> list[Share]:
             1,
         ),
     ]
+
+
+def _gone_when_captured(results: Sequence[Fixed]) -> tuple[int, int]:
+    """How many sites are gone, and how many there were, where torch captures numbers and dynamic
+    shapes, as it does under ``fullgraph=True``; an edit that changes results removes none.
+    """
+    gone, count = 0, 0
+    for one in results:
+        before = one.judged.get("before_captured", [])
+        after = one.judged.get("after_captured", before) if one.is_same else before
+        gone, count = gone + max(0, len(before) - len(after)), count + len(before)
+    return gone, count
 
 
 def fix(path: Path, folder: Path, command: Sequence[str] = ()) -> Fixed:
