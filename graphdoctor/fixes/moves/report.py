@@ -205,7 +205,8 @@ def _reports_in(source: SourceFile, function: FunctionDef) -> list[BaseStatement
     while waiting:
         node = waiting.pop(0)
         if not isinstance(node, SimpleStatementLine | If) or not _is_report(source, node):
-            waiting += [] if isinstance(node, FunctionDef) else node.children
+            # What else depends on a condition decides how that report is written.
+            waiting += [] if isinstance(node, FunctionDef | If) else node.children
         elif not source.dotted_name(calls_in(node)[0]).startswith("builtins."):
             lines.append(node)
     return sorted(lines, key=source.start)
