@@ -210,6 +210,7 @@ class Trials:
         self._is_settled, self._settling = False, threading.Lock()
         self._timing_numbers, self._pair_numbers = count(1), count(1)
         self._numbers: dict[Program, int] = {}
+        self._untouched_count = 0
         self._observed: dict[Program, Observed] = {}
         self._timed: dict[tuple[Program, Program], tuple[str, dict[str, PairedTime | None]]] = {}
         self._confirmed: set[tuple[Program, Program]] = set()
@@ -258,6 +259,7 @@ class Trials:
             self.settle()
         if kinds := self.reference.unprovable:
             self.notes.append(because("unprovable", *sorted(kinds)))
+        self._untouched_count = self.replays.count
         return State(Program(), self.observe(untouched, self._untouched_name))
 
     @property
@@ -331,8 +333,8 @@ class Trials:
 
     @property
     def has_tried(self) -> bool:
-        """Check whether a program with fixes has run."""
-        return bool(self._numbers)
+        """Check whether a program with fixes has run, and not in an earlier command."""
+        return self.replays.count > self._untouched_count
 
     def run_each(self, state: State, sets: Sequence[Sequence[Candidate]]) -> list[Trial]:
         """Run a state's program with each of several sets of fixes, in parallel."""
