@@ -55,7 +55,7 @@ from graphdoctor.fixes.source.nodes import (
     keyword_of,
     name_set,
 )
-from graphdoctor.fixes.source.ranks import SCALAR, Rank, Ranks, shifted, widest
+from graphdoctor.fixes.source.ranks import SCALAR, UNKNOWN, Rank, Ranks, shifted, widest
 from graphdoctor.fixes.source.torch_names import ELEMENTWISE, ROWWISE_LAYERS, words
 from graphdoctor.fixes.source.tree import (
     DeclinedError,
@@ -73,7 +73,7 @@ _DRAWS = re.compile(r"rand|dropout|bernoulli|multinomial|normal_?$|uniform|expon
 _MASK_NAME = re.compile(r"mask|valid|keep")
 _ALONG = words("""
     sum mean amax amin any all prod norm max min std var softmax log_softmax cumsum cumprod flip
-    roll unsqueeze
+    roll unsqueeze argmax argmin
 """)
 _KEEPING = words("softmax log_softmax cumsum cumprod flip roll")
 _FILL = {
@@ -101,6 +101,8 @@ class Picked:
     mask: str
     rank: Rank
     each: bool = False
+    slots: int = 1
+    """The axis of the slots, where a mask has rows and slots."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,9 @@ def operand(text: str) -> str:
 
 def negated(text: str) -> str:
     """Return the opposite of a boolean tensor."""
+    sides = re.fullmatch(r"([\w.\[\]]+) (==|!=) ([\w.]+)", text)
+    if sides is not None:
+        return f"{sides[1]} {'!=' if sides[2] == '==' else '=='} {sides[3]}"
     return text[1:] if text.startswith("~") else f"~{operand(text)}"
 
 
@@ -179,7 +184,7 @@ class Turns:
     ) -> None:
         self.source, self.function, self.loop, self.is_axis = source, function, loop, is_axis
         self.names = Names(source, function)
-        self.ranks = Ranks(source, function, loop)
+        self.ranks = Ranks(source, function, loop, is_after=not is_axis)
         self.bases: dict[str, BaseExpression] = {}
         self.steps: dict[str, tuple[str, Value]] = {}
         """What turns add to a variable that they read, and what it is after that."""
@@ -305,7 +310,9 @@ class Turns:
             case Comparison(
                 left=left, comparisons=[ComparisonTarget(comparator=Integer() as number) as pair]
             ):
-                count = self.value(left)
+                is_size = called(left) == "numel" and isinstance(left, Call)
+                holder = self.source.receiver(left) if is_size else None
+                count = self._size(holder, "0") if holder is not None else self.value(left)
                 said = f"{self.code(pair.operator).strip()} {number.value}"
                 if count.kind == "count" and said in ("== 0", "< 1", "> 0", "!= 0", ">= 1"):
                     mask = self._counted[count.text]
@@ -326,13 +333,14 @@ class Turns:
         if after is not None and operator == "+" and self.code(right) == step:
             return after
         values = [self.value(left), self.value(right)]
-        is_rows = all(value.picked is not None for value in values)
+        is_rows = not any(value.text.isdecimal() for value in values)
         if operator in ("/", "//", "%") and not is_literal_number(right):
             values[1] = self._harmless(values[1])
-        elif operator == "**" or (operator == "*" and is_rows):
+        if operator == "**" or (operator in ("*", "/") and is_rows):
             # Gradients of rows that don't count are 0, but 0 times NaN is NaN.
-            at = next((at for at, value in enumerate(values) if value.kind != "module"), 0)
-            values[at] = self._zeroed(values[at])
+            raw = [at for at, value in enumerate(values) if value.kind != "module"]
+            at = next((at for at in raw if values[at].picked is not None), 0)
+            values[at] = self._zeroed(values[at]) if at == 0 or operator == "*" else values[at]
         is_product = operator == "*" or (operator == "/" and values[1].kind != "slotted")
         is_loose = operator in ("+", "-", "==", "!=", "<", "<=", ">", ">=")
         template = f"{{:+}} {operator} {{:+}}" if is_loose else f"{{}} {operator} {{}}"
@@ -368,7 +376,10 @@ class Turns:
         is_slotted = any(value.kind == "slotted" for value in values)
         slotted = sum(value.kind == "slotted" for value in values)
         decline_if(slotted > 1 or (is_slotted and not is_product), NOT_ALIKE)
+        decline_if(any(value.kind == "one" for value in values), NOT_ALIKE)
         decline_if(any(value.kind in ("rows", "slots") for value in values), NOT_ALIKE)
+        if picks and any(value.picked is None and value.rank != SCALAR for value in values):
+            values = [self._vectors(value) for value in values]
         rank = widest(*(value.rank for value in values))
         each = any(value.each for value in values)
         values = [self.unread(value) if kind != "mask" else value for value in values]
@@ -451,6 +462,10 @@ class Turns:
         self._counted[count.text] = picked
         return count
 
+    def mask_of(self, count: Value) -> Picked | None:
+        """Return the mask whose rows a value counts."""
+        return self._counted.get(count.text) if count.kind == "count" else None
+
     def kept(self, value: Value, fill: str) -> str:
         """Return a value in which rows that don't count are filled."""
         if value.is_zero and fill == "0":
@@ -467,7 +482,9 @@ class Turns:
             start = ":" if picked.rank == ("", 1) and not picked.each else "..."
             return f"{mask}[{start}{', None' * more}]" if more else picked.mask
         decline_if(not symbol, NOT_ALIKE)
-        beyond = f"{symbol}.dim() - {picked.rank[1] - dims}"
+        more = picked.rank[1] - dims
+        rows = f"({picked.rank[0]}.dim() + {more})" if picked.rank[0] else str(more)
+        beyond = f"{symbol}.dim() - {rows}"
         return f"{mask}[(..., *[None] * ({beyond}))]"
 
     def _is_places(self, call: Call) -> bool:
@@ -596,6 +613,10 @@ class Turns:
             case Slice(step=None) as bounds if self.varies(first):
                 decline_if(value.picked is not None, "a selection of a selection")
                 return self._tail(self._ragged(value, bounds), rest, axes=1)
+        if self.code(first.slice) == "None" and len(rest) == 1 and not value.each:
+            rows = self.index(rest[0])
+            if rows is not None and rows.kind == "rows":
+                return replace(self._selected(value, rows, ()), kind="one")
         index = self.index(first)
         decline_if(value.kind in ("rows", "slots", "turn"), NOT_ALIKE)
         if index is None:
@@ -634,13 +655,15 @@ class Turns:
         if slots is None:
             return self._tail(replace(value, picked=rows), rest, axes=1)
         decline_if(slots.kind != "slots" or slots.picked != index.picked, NOT_ALIKE)
-        text = f"torch.where({index.picked.mask}, {value.text}, 0).sum(1)"
+        axis = index.picked.slots
+        weights = value.text if axis else f"{operand(value.text)}.T"
+        text = f"torch.where({index.picked.mask}, {weights}, 0).sum({axis})"
         summed = Value(text, shifted(value.rank, -1), picked=rows, kind="slotted")
         return self._tail(summed, rest[1:], axes=1)
 
     def rows_of(self, picked: Picked) -> Picked:
         """Return the rows of a mask of which any slot is selected."""
-        text = self.name("taken", f"{operand(picked.mask)}.any(1)")
+        text = self.name("taken", f"{operand(picked.mask)}.any({picked.slots})")
         self.wholes[text] = picked.mask
         return Picked(text, shifted(picked.rank, -1), picked.each)
 
@@ -709,10 +732,22 @@ class Turns:
             return self._loss(call, value, rest)
         if name in ELEMENTWISE | _CASTS or path == "torch.where":
             return self._elementwise(call, value, rest)
+        other = rest[0].value if rest and not rest[0].keyword else None
+        is_pair = path in ("torch.max", "torch.min") and other is not None
+        if is_pair and not isinstance(other, Integer | UnaryOperation):
+            values = [value, self.value(known(other))]
+            return self.together(values, f"{self.code(call.func)}({{:b}}, {{:b}})")
         if name in _ALONG:
             return self._along(call, value, rest)
+        shape = [self.code(arg.value) for arg in rest]
+        if name in ("view", "reshape") and value.kind == "one" and shape[:1] == ["-1"]:
+            return replace(value, kind="")  # ``x[None, rows].reshape(-1, dim)``
+        if name.startswith("new_") and not any(map(self.varies, rest)):
+            sizes = self.code(call)[len(self.code(given)) :]
+            rank = SCALAR if shape[:1] == ["()"] else UNKNOWN
+            return Value(f"{operand(value.text)}{sizes}", rank)
         is_flat = name == "flatten" and not rest
-        is_flat |= name in ("view", "reshape") and [self.code(arg.value) for arg in rest] == ["-1"]
+        is_flat |= name in ("view", "reshape") and shape == ["-1"]
         if is_flat and value.each and value.picked is None:
             return replace(value, text=f"{operand(value.text)}.flatten(1)", rank=("", 1))
         raise self.no_form(call)
@@ -772,7 +807,7 @@ class Turns:
     def _layer(self, call: Call, argument: BaseExpression) -> Value:
         """Apply a module that treats each row by itself."""
         value = self._vectors(self.value(argument))
-        decline_if(value.kind in ("rows", "slots", "turn", "slotted"), NOT_ALIKE)
+        decline_if(value.kind in ("rows", "slots", "turn", "slotted", "one"), NOT_ALIKE)
         reason = mixes_rows(self.source, self.held_by(call.func))
         decline_if(reason, f"`{self.code(call.func)}` {reason}")
         self.is_dense = self.is_dense or value.picked is not None
@@ -818,6 +853,8 @@ class Turns:
         if texts is None:
             raise self.no_form(call)
         dims = [int(text) for text in texts[1].split(",")]
+        if dims != [0] and name != "unsqueeze":
+            value = self._vectors(value)
         if value.picked is not None and not self._is_beyond(value, name, dims):
             if dims != [0] or value.kind == "slotted":
                 raise self.no_form(call)

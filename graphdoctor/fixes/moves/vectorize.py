@@ -31,6 +31,7 @@ from libcst import (
     If,
     Index,
     Integer,
+    ListComp,
     Name,
     Pass,
     SimpleStatementLine,
@@ -39,6 +40,7 @@ from libcst import (
     Subtract,
     Tuple,
     parse_expression,
+    parse_module,
 )
 
 from graphdoctor.fixes.moves.turns import NOT_ALIKE, Picked, Test, Turns, Value, bare, operand
@@ -64,6 +66,7 @@ from graphdoctor.fixes.source.tree import (
     find,
     holds,
     known,
+    need,
 )
 
 _FACTORY = re.compile(r".*\b(new_)?(zeros|ones|empty|full)(_like)?$|.*\.clone$")
@@ -85,15 +88,20 @@ class _Loop(Turns):
         self.changes: list[Change] = []
         self.comments: list[str] = []
         self.lists = set[str]()
+        self.present: _Tests = ()
+        """Which turns there are, if all that could be are an axis."""
         if self.is_axis:
             self._bind(self.loop.target, self.loop.iter)
             self._find_running()
-        self._block(lines_of(self.loop.body), ())
+        self._block(lines_of(self.loop.body), self.present)
         self._refuse_later_reads()
         for name in self.stored:
             self._finish(name)
         self._place_comments(len(self.lines) - 1)
-        decline_if(not self.lines, "nothing is left of the loop")
+        if self.is_axis and not self.lines:
+            is_lost = self.comments or comments_in(above(self.loop)) or not self.changes
+            decline_if(is_lost, "nothing is left of the loop")
+            return [(self.loop, ()), *self.changes]
         if self.is_axis:
             return [(self.loop, in_place_of(self.loop, self.lines)), *self.changes]
         body = self.loop.body.with_changes(body=self.lines)
@@ -114,12 +122,37 @@ class _Loop(Turns):
             case "builtins.zip", Tuple(elements=parts) if len(args) == len(parts):
                 for part, arg in zip(parts, args, strict=True):
                     self._bind(part.value, arg)
+            case _, Name(value=name) if self._uniques(over) is not None:
+                labels, bound = known(self._uniques(over)), self._bound(name)
+                self.span, self.turn = ("", bound), name
+                self.env[name] = Value("", each=True, kind="turn")
+                mask = self.together([self.value(labels), self.env[name]], "{} == {}", kind="mask")
+                picked = self.picked_by(mask)
+                self.present = (Test(self._over(picked, "any"), filled=picked.mask),)
             case _, Name(value=name):
                 self.env[name] = value = self._items(over)
                 self.span = self.span if self.span[1] else ("", f"len({value.text})")
             case _:
                 raise self.no_form(over)
         self.env[self.turn] = Value("", each=True, kind="turn")
+
+    def _uniques(self, over: BaseExpression) -> BaseExpression | None:
+        """Return what a loop goes over the different values of."""
+        match over:
+            case Call(func=Attribute(value=inner, attr=Name("tolist")), args=[]):
+                return self._uniques(inner)
+            case Call() if called(over) == "unique":
+                return self.source.receiver(over) if not self.source.given_to(over) else None
+        return None
+
+    def _bound(self, name: str) -> str:
+        """Return how many values a number can have: the size of what it is an index of."""
+        for part in find(self.loop.body, Subscript):
+            items = part.slice
+            is_index = self.code(items[0].slice) == name and len(items) == 1
+            if is_index and not isinstance(part.value, Call) and self.source.is_tensor(part.value):
+                return f"{self.code(part.value)}.shape[0]"
+        raise DeclinedError("nothing shows how many values there are")
 
     def _items(self, over: BaseExpression) -> Value:
         match over:
@@ -224,6 +257,8 @@ class _Loop(Turns):
 
     def _branches(self, line: If, tests: _Tests) -> _Tests:
         self.tests = tests
+        is_same = isinstance(line.test, Name | Attribute) and not self.varies(line.test)
+        decline_if(is_same, "a branch is the same in all turns of the loop")
         test, orelse = self.test(line.test), line.orelse
         others = lines_of(orelse.body) if isinstance(orelse, Else) else [orelse] if orelse else []
         sides = ((lines_of(line.body), test), (others, test.opposite))
@@ -239,20 +274,25 @@ class _Loop(Turns):
     def _small(self, small: CSTNode) -> None:
         match small:
             case Assign(targets=[AssignTarget(target=Name(value=name))], value=value):
-                match value:
-                    case BinaryOperation(
-                        left=Name(value=left), operator=Add() | Subtract() as operator, right=step
-                    ) if left == name and self._is_sum(name):
-                        self._refuse_number(name, step)
-                        self._add(name, self.code(operator).strip(), self.value(step))
-                    case _:
-                        self._assign(name, value)
+                steps = self._steps(name, value) if self._is_sum(name) else []
+                self._refuse_number(name, *(step for _, step in steps))
+                if steps:
+                    total = self.value(steps[0][1])
+                    for operator, step in steps[1:]:
+                        total = self.together([total, self.value(step)], f"{{:+}} {operator} {{}}")
+                    self._add(name, steps[0][0], total)
+                else:
+                    self._assign(name, value)
             case Assign(targets=[AssignTarget(target=Tuple(elements=[rows, slots]))], value=value):
                 mask = self.places(value)
                 decline_if(mask is None or mask.each, NOT_ALIKE)
-                picked = self.picked_by(known(mask))
-                for part, kind in ((rows, "rows"), (slots, "slots")):
-                    self.env[dotted(part.value) or ""] = Value("", kind=kind, picked=picked)
+                picked = replace(self.picked_by(known(mask)), rank=("", 2))
+                names = [dotted(part.value) or "" for part in (rows, slots)]
+                if re.search(rf"\[{names[1]}, {names[0]}\b", self.code(self.loop)):
+                    names.reverse()
+                    picked = replace(picked, slots=0)
+                for name, kind in zip(names, ("rows", "slots"), strict=True):
+                    self.env[name] = Value("", kind=kind, picked=picked)
             case Assign(targets=[AssignTarget(target=Subscript() as target)], value=value):
                 self._store(target, self.value(value))
             case AugAssign(target=Subscript() as target, operator=operator, value=value):
@@ -284,6 +324,15 @@ class _Loop(Turns):
                 pass
             case _:
                 raise self.no_form(small)
+
+    def _steps(self, name: str, node: BaseExpression) -> list[tuple[str, BaseExpression]]:
+        """Return what is added to a variable: of ``x + a - b``, that is ``a`` and ``-b``."""
+        steps: list[tuple[str, BaseExpression]] = []
+        while isinstance(node, BinaryOperation) and isinstance(node.operator, Add | Subtract):
+            steps.insert(0, (self.code(node.operator).strip(), node.right))
+            node = node.left
+        is_sum = dotted(node) == name and steps and steps[0][0] == "+"
+        return steps if is_sum or (dotted(node) == name and len(steps) == 1) else []
 
     def _is_sum(self, name: str) -> bool:
         """Check for a variable of before the loop that turns only add to."""
@@ -333,11 +382,14 @@ class _Loop(Turns):
         masks = [replace(part, kind="mask") for part in (value, old)]
         return replace(self.chosen(self.tests[-1:], *masks), kind="rows")
 
-    def _refuse_number(self, name: str, step: BaseExpression) -> None:
+    def _refuse_number(self, name: str, *steps: BaseExpression) -> None:
         """Decline if a number that becomes a tensor leaves the function as what it is."""
-        reads = reads_tensor(self.source, step)
-        reads |= any(called(call) == "len" for call in find(step, Call))
-        if not (reads or is_literal_number(step)):
+        if not all(
+            is_literal_number(step)
+            or reads_tensor(self.source, step)
+            or any(called(call) == "len" for call in find(step, Call))
+            for step in steps
+        ):
             return
         end = self.source.position(self.loop).end.line
         for use in find(self.function, Name):
@@ -358,7 +410,7 @@ class _Loop(Turns):
         decline_if(
             sign not in ("+", "-") or value.picked or value.kind in ("turn", "slotted"), NOT_ALIKE
         )
-        tests = self.tests
+        tests = self._needed(self.mask_of(value))
         if value.text == "1" and tests and self.is_axis:
             total = f"{operand(self.all_of(tests).text)}.sum()"
         elif self.is_axis:
@@ -390,8 +442,10 @@ class _Loop(Turns):
     def _drop(self, line: Assign) -> None:
         self.changes.append((known(self.source.around(line.targets[0], SimpleStatementLine)), ()))
 
-    def _needed(self, picked: Picked) -> _Tests:
+    def _needed(self, picked: Picked | None) -> _Tests:
         """Leave out tests that a mask has rows: without, nothing changes."""
+        if picked is None:
+            return self.tests
         masks = (picked.mask, self.wholes.get(picked.mask))
         return tuple(test for test in self.tests if not (test.is_met and test.filled in masks))
 
@@ -422,8 +476,14 @@ class _Loop(Turns):
             self._store_rows(name, target.value, index, value, operator)
             return
         decline_if(self.varies(target) or value.picked is not None, NOT_ALIKE)
-        decline_if(not self._is_fresh(target.value), _UNSURE.format(name))
+        is_tensor = self._is_fresh(target.value) or self.source.is_tensor(target.value)
+        decline_if(not is_tensor, _UNSURE.format(name))
         old = Value(self.code(target), value.rank)
+        if operator in ("+", "-"):
+            self.tests = self._needed(self.mask_of(value))
+        if operator and not self.tests:
+            self.emit(f"{old.text} {operator}= {value.text}")
+            return
         if operator:
             value = self.together([old, value], f"{{:+}} {operator} {{}}")
         self.emit(f"{old.text} = {self.chosen(self.tests, value, old).text}")
@@ -536,7 +596,7 @@ class _Loop(Turns):
         body = lines_of(self.function.body)
         line = source.path_to(self.function.body, stacked)[-1]
         at = next((at for at, part in enumerate(body) if part is self.loop), len(body))
-        is_next = body[at + 1 : at + 2] == [line] and bool(self.lines) and len(text) < _SHORT
+        is_next = body[at + 1 : at + 2] == [line] and len(text) < _SHORT
         if is_next or isinstance(parse_expression(text), Name):
             self.changes.append((stacked, parse_expression(text)))
         else:
@@ -550,6 +610,25 @@ class _Loop(Turns):
         return first
 
 
+def _with_loop(place: Place) -> Place:
+    """Write the only list comprehension of a line as a loop above it."""
+    source, line = place.source, place.statement
+    lists = find(line, ListComp) if isinstance(line, SimpleStatementLine) else []
+    if len(lists) != 1 or lists[0].for_in.inner_for_in is not None:
+        return place
+    over, name = lists[0].for_in, source.free_name("stacked")
+    header = f"for {source.code(over.target)} in {source.code(over.iter)}:"
+    tests = [f"if not ({source.code(part.test)}):\n        continue" for part in over.ifs]
+    body = [*tests, f"{name}.append({source.code(lists[0].elt)})"]
+    loop = "\n    ".join([f"{name} = []\n{header}", *body])
+    lines = [
+        part for part in parse_module(loop).body if isinstance(part, SimpleStatementLine | For)
+    ]
+    changed = line.deep_replace(lists[0], Name(name))
+    new = in_place_of(line, [*lines, need(changed, SimpleStatementLine)])
+    return place.moved(source.changed((line, new)), source.start(line)[0] + 1)
+
+
 @recipe("GD102", "GD103", "GD104", "GD110", "GD111", "GD119")
 def vectorize(place: Place) -> Edit:
     """Computes all turns of a loop at once, by broadcasting, masks and cumulative sums; or every
@@ -557,6 +636,7 @@ def vectorize(place: Place) -> Edit:
 
     Unsafe: sums add up in another order, and more is computed than the loop did.
     """
+    place = _with_loop(place)
     source = place.source
     around = [place.statement, *source.path_to(place.function, place.statement)]
     loops = [node for node in dict.fromkeys(around) if isinstance(node, For)]

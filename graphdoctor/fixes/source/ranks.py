@@ -41,7 +41,7 @@ UNKNOWN: Rank = ("?", 0)
 _SAME = ELEMENTWISE | words("""
     float long int double half bool to type_as detach clone contiguous softmax log_softmax cumsum
     cumprod flip roll zeros_like ones_like empty_like full_like rand_like normalize topk sort where
-    masked_fill t
+    masked_fill t permute transpose swapaxes
 """)
 _REDUCING = words("sum mean amax amin any all prod norm max min argmax argmin std var logsumexp")
 _MORE = {"unsqueeze": 1, "one_hot": 1, "squeeze": -1}
@@ -65,8 +65,12 @@ def widest(*ranks: Rank) -> Rank:
 class Ranks:
     """Ranks of what the lines of a function above a position set."""
 
-    def __init__(self, source: SourceFile, function: FunctionDef, at: CSTNode) -> None:
-        self._source, self._function, self._at = source, function, source.start(at)
+    def __init__(
+        self, source: SourceFile, function: FunctionDef, at: CSTNode, *, is_after: bool
+    ) -> None:
+        self._source, self._function = source, function
+        end = source.position(at).end
+        self._at = (end.line, end.column) if is_after else source.start(at)
 
     def of(self, node: CSTNode | None, before: tuple[int, int] | None = None) -> Rank:
         """Return the rank of an expression."""
@@ -90,7 +94,7 @@ class Ranks:
             case Call():
                 return self._of_call(node, before)
         code = self._source.code(node) if node is not None else "?"
-        return SCALAR if re.fullmatch(r"[\d.e]+|True|False", code) else UNKNOWN
+        return SCALAR if re.fullmatch(r"\d[\d.e]*|True|False", code) else UNKNOWN
 
     def indexed(self, rank: Rank, *items: SubscriptElement) -> Rank:
         """Return the rank of what some indices give."""
@@ -156,6 +160,8 @@ class Ranks:
                     return self.of(base, before)
             return ("", len(sizes))
         path = source.dotted_name(call)
+        if name in ("Parameter", "Buffer", "register_buffer") and sizes:
+            return self.of(sizes[0], before)
         if path in ("torch.arange", "torch.randperm"):
             return ("", 1)
         made = source.bound_to(call.func) if isinstance(call.func, Attribute) else []

@@ -465,3 +465,166 @@ def discounted(r: "f T", done: "b T"):
         total = r[t] + 0.9 * total
         out[t] = total
     return out
+
+
+# As in libraries
+
+
+class Mixtral(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(4, 3)
+        self.experts = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.register_buffer("load", torch.zeros(3))
+
+    def forward(self, hidden_states: "f B T 4"):
+        batch, seq, dim = hidden_states.shape
+        x = hidden_states.view(-1, dim)
+        weights, selected = torch.topk(F.softmax(self.gate(x), dim=-1), 2, dim=-1)
+        final = torch.zeros_like(x)
+        expert_mask = F.one_hot(selected, num_classes=3).permute(2, 1, 0)
+        for expert_idx in range(3):
+            idx, top_x = torch.where(expert_mask[expert_idx])
+            if top_x.shape[0] == 0:
+                continue
+            current = x[None, top_x].reshape(-1, dim)
+            out = self.experts[expert_idx](current) * weights[top_x, idx, None]
+            final.index_add_(0, top_x, out.to(x.dtype))
+            self.load[expert_idx] += top_x.shape[0]
+        return final.view(batch, seq, dim), self.load.clone()
+
+
+class Centers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centers = nn.Parameter(torch.randn(4, 3))
+
+    def forward(self, x: "f N 3", labels: "i N < 4"):
+        loss = 0.0
+        for c in labels.unique():
+            members = x[labels == c]
+            loss = loss + (members - self.centers[c]).pow(2).sum(1).mean()
+        return loss / self.centers.shape[0]
+
+
+def dice(logits: "f N 4", target: "i N < 4"):
+    shares = logits.softmax(1)
+    losses = []
+    for number in range(4):
+        wanted = (target == number).float()
+        if wanted.sum() == 0:
+            continue
+        given = shares[:, number]
+        both = (given * wanted).sum()
+        losses.append(1 - 2 * both / (given.sum() + wanted.sum()))
+    return torch.stack(losses).mean()
+
+
+def channel_shuffle(x: "f B C H W", order: "p B C"):
+    out = torch.empty_like(x)
+    for i in range(out.shape[0]):
+        out[i] = x[i, order[i]]
+    return out
+
+
+def masked_cross_entropy(logits: "f N 4", labels: "i N < 4", group: "i N < 2"):
+    total = logits.new_zeros(())
+    for g in range(2):
+        m = group == g
+        if m.any():
+            total = total + F.cross_entropy(logits[m], labels[m])
+    return total
+
+
+def comprehension(x: "f B T", p: "f B"):
+    return torch.stack([x[i] * float(p[i]) for i in range(len(x))])
+
+
+def comprehension_of_pairs(x: "f B T", lengths: "n B <= T"):
+    pooled = torch.stack([row[:n].sum() / max(n, 1) for row, n in zip(x, lengths.tolist())])
+    return pooled * 2
+
+
+# Other styles
+
+
+def solarize(x: "f B C H W", thresholds: "f B"):
+    res = []
+    for i in range(x.shape[0]):
+        t = float(thresholds[i])
+        res.append(torch.where(x[i] < t, x[i], 1.0 - x[i]))
+    return torch.stack(res)
+
+
+def dice_per_class(pred: "f B C H W", target: "i B H W < 3"):
+    total = 0.0
+    for c in range(pred.shape[1]):
+        p = pred[:, c].sigmoid()
+        t = (target == c).float()
+        if t.sum() == 0:
+            continue
+        total = total + 1 - 2 * (p * t).sum() / (p.sum() + t.sum() + 1e-6)
+    return total
+
+
+def class_balanced(losses: "f N", labels: "i N < 4"):
+    per_class = losses.new_zeros(4)
+    for c in range(4):
+        sel = losses[labels == c]
+        if sel.numel() > 0:
+            per_class[c] = sel.mean()
+    return per_class.sum()
+
+
+def normalized_rows(x: "f B T", lengths: "n B <= T"):
+    out = x.clone()
+    for b in range(x.size(0)):
+        n = int(lengths[b].item())
+        if n > 1:
+            out[b, :n] = x[b, :n] - x[b, :n].mean()
+    return out
+
+
+def token_accuracy(logits: "f B T C", labels: "i B T < C", lengths: "n B <= T"):
+    correct = 0
+    for b in range(logits.size(0)):
+        n = lengths[b].item()
+        correct += (logits[b, :n].argmax(-1) == labels[b, :n]).sum()
+    return correct / lengths.sum().clamp(min=1)
+
+
+def graph_readout(h: "f N D", batch: "i N < 3", gate: "f N"):
+    outs = []
+    for g in range(3):
+        mask = batch == g
+        w = gate[mask].softmax(0)
+        outs.append((w.unsqueeze(-1) * h[mask]).sum(0))
+    return torch.stack(outs)
+
+
+def ema_codebook(z: "f N D", codes: "i N < 4", book: "f 4 D"):
+    new = book.clone()
+    for k in range(4):
+        hits = z[codes == k]
+        if len(hits) > 0:
+            new[k] = 0.9 * book[k] + 0.1 * hits.mean(0).detach()
+    return new
+
+
+def pairwise_margin(scores: "f B C", target: "i B < C"):
+    loss = 0.0
+    for i in range(scores.size(0)):
+        s = scores[i]
+        y = int(target[i])
+        loss = loss + F.relu(1.0 - s[y] + s).sum() - 1.0
+    return loss / scores.size(0)
+
+
+def box_areas(boxes: "f B 4", keep: "b B"):
+    areas = []
+    for b, k in zip(boxes, keep):
+        if k:
+            areas.append((b[2] - b[0]).clamp(min=0) * (b[3] - b[1]).clamp(min=0))
+        else:
+            areas.append(boxes.new_tensor(0.0))
+    return torch.stack(areas)

@@ -32,7 +32,9 @@ def program(name: str) -> str:
 def edited(name: str) -> tuple[str, str]:
     """Return the title and text of an edit, or why there is none."""
     text = program(name)
-    line = next(at for at, line in enumerate(text.splitlines(), 2) if line.strip()[:4] == "for ")
+    lines = text.splitlines()
+    loops = [at for at, line in enumerate(lines, 2) if line.strip().startswith("for ")]
+    line = loops[0] if loops else next(at for at, line in enumerate(lines, 1) if " for " in line)
     try:
         edit = vectorize.edit(place_in(text, "GD104", line))
     except DeclinedError as declined:

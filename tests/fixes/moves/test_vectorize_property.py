@@ -35,7 +35,9 @@ def tensors(text: str, sizes: dict[str, int]) -> torch.Tensor:
     return torch.diff(torch.cat([torch.tensor([0]), cuts, torch.tensor([sizes["P"]])]))
 
 
-BRANCHES = {"by_maximum", "skip_masked", "three_ways", "selected_scores", "valid_loss"}
+BRANCHES = {"by_maximum", "skip_masked", "three_ways", "selected_scores", "valid_loss"} | {
+    "box_areas"
+}
 """Where a row with a NaN has a gradient of NaN although no result takes it, or another of several
 equal gradients."""
 
