@@ -46,6 +46,8 @@ class Variant:
         is_search: Worth compiling only if it runs lines that few others do.
         is_drawn: One of many with random values.
         is_empty: The batch has no rows, so that no result shows what a line computes.
+        is_odd: Sizes no longer fit together. A program that only gets by because it returns early
+            isn't made for it.
     """
 
     text: str
@@ -55,6 +57,7 @@ class Variant:
     is_search: bool = False
     is_drawn: bool = False
     is_empty: bool = False
+    is_odd: bool = False
 
     @property
     def code(self) -> str:
@@ -75,7 +78,7 @@ class Variant:
 _MAX_APART = 3
 """So many tensors of one kind are also changed one at a time."""
 
-_RANDOM = 40
+_RANDOM = 30
 """Calls with random values, or the program's own in another order, to be kept if they reach lines
 that few others do; in every second one the batch is ``_MANY`` times as large."""
 _MANY = 4
@@ -180,7 +183,8 @@ def _structural_attacks(
             names = " and ".join(leaf.expression for leaf in some)
             for size in (1, 2 * dim) if dim > 1 else (2,) if dim else ():
                 text = f"{names} {'has' if len(some) == 1 else 'have'} {size} in the first dim"
-                yield Variant(text, _resizing(some, dim, size), is_search=True)
+                edits = _resizing(some, dim, size)
+                yield Variant(text, edits, is_search=True, is_odd=True)
     for leaf in leaves:
         if type(leaf.value) in (int, float, bool) and not leaf.is_default:
             for number, _ in _other_numbers(leaf.value):
@@ -194,9 +198,8 @@ def _structural_attacks(
     for leaf in tensors:
         if leaf.value.ndim == 1 and leaf.value.numel():
             code = f"{leaf.expression} = {leaf.expression}[0]"
-            yield Variant(
-                f"{leaf.expression} is a scalar", [_Edit(leaf, _first, code)], is_search=True
-            )
+            text, edits = f"{leaf.expression} is a scalar", [_Edit(leaf, _first, code)]
+            yield Variant(text, edits, is_search=True, is_odd=True)
     floats = [leaf for leaf in tensors if leaf.value.is_floating_point()]
     for dtype in (torch.float64, torch.float16) if floats else ():
         edits = [

@@ -185,9 +185,13 @@ class Attacking:
         is_heavy = number_count > _HEAVY or self._step_count > _LONG
         numbered = [*enumerate(self._variants)]
         for number, variant in numbered:
+            if variant.is_odd:
+                yield _Attack(variant.text, number)
+                continue
             for is_used in () if variant.is_drawn else (False, True):
                 size = self._next_size(number + is_used)
-                if not is_heavy or is_used == number % 2:
+                is_alternate = is_heavy or variant.is_search
+                if not is_alternate or is_used == number % 2:
                     yield _Attack(variant.text, number, is_used=is_used, next_size=size)
         for number, (text, codes) in enumerate(state_attacks(tensors)):
             yield _Attack(text, state=codes, next_size=self._next_size(number))
@@ -241,7 +245,7 @@ class Attacking:
         index: list[dict[str, Any]] = []
         refused = 0
         taken: Counter[_Arc] = Counter()
-        shown = set[_Arc]()
+        shown, own_arcs = set[_Arc](), frozenset[_Arc]()
         torch_kinds: set[ResultKind] = set()
         # Each trial makes the program's own calls anyway; these show what they reach.
         for at in range(len(self._calls)):
@@ -249,6 +253,7 @@ class Attacking:
             self._make([(self._calls[at], Variant(""))], draw=at, arcs=arcs, is_fresh=at == 0)
             taken.update(arcs.keys())
             shown |= arcs.keys()
+            own_arcs = own_arcs or frozenset(arcs)
             self._step_count += arcs.total()
         with self._returns.noted():
             own = [self._results(_Attack(""), is_eager=True, draw=0) for _ in range(2)]
@@ -259,6 +264,8 @@ class Attacking:
             eager = self._accepted(attack, number, arcs)
             if eager is None:
                 refused += not variant.is_search and not attack.is_used
+                continue
+            if variant.is_odd and not own_arcs <= arcs.keys():
                 continue
             # Compiling takes long, so what goes no way of its own is only tried in eager mode.
             is_plain = not variant.is_search and not attack.state and not attack.arguments
