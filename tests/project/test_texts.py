@@ -43,6 +43,7 @@ READS: dict[str, tuple[str, ...]] = {
         r"Error: accessing (gradient )?tensor output of CUDAGraphs that has been overwritten by a"
         r" subsequent run\. Stack trace:\s*(.*?)\. (?:To prevent|This can happen)",
     ),
+    "rules/diagnosis/sites.py": (r"<(?:function|bound method) ([\w.]+)",),
     "rules/tensor_values.py": ("data-dependent branch",),
     "rules/training.py": ("compiled autograd", "side effect"),
     # Python's own words, in source and in errors.
