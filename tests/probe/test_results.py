@@ -271,6 +271,14 @@ def test_number_may_be_kept_as_a_tensor_of_it(number, kept, is_same):
     assert compare(of(kept), of(number))["differences"] != []
 
 
+def test_no_rounding_makes_a_tensor_of_a_number():
+    number, tensor, precise = 0.1, torch.tensor(0.1), torch.tensor(0.1, dtype=torch.float64)
+    for value, reference in ((tensor, number), (number, tensor)):
+        near = rounding(precise, reference, of(reference))
+        (difference,) = compare(of(value), of(reference), near)["differences"]
+        assert not difference["may_be_rounding"]
+
+
 def test_logs_and_warnings_are_kept_but_torchs_are_not():
     with kept_texts() as texts:
         logging.getLogger("net").warning("shape %s", (2, 3))

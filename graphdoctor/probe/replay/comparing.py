@@ -180,11 +180,14 @@ def _differences(
             continue
         if (rounding is None or not rounding.decides(kind, name)) and _is_close(value, reference):
             continue
-        is_rounding, may_be_rounding = (
-            (False, _is_nearly(value, reference))
-            if rounding is None
-            else rounding.allows(kind, name, value)
-        )
+        is_rounding, may_be_rounding = False, False
+        # What reads a number may not take a tensor, however close.
+        if isinstance(value, Tensor) is isinstance(reference, Tensor):
+            is_rounding, may_be_rounding = (
+                (False, _is_nearly(value, reference))
+                if rounding is None
+                else rounding.allows(kind, name, value)
+            )
         if is_rounding:
             continue
         detail: dict[str, Any] = {}
