@@ -1,8 +1,8 @@
 """What plain torch says of a program, and of what an edit made of it: ``python judge.py BEFORE.py
 AFTER.py`` prints one JSON document. Imports nothing of graphdoctor.
 
-Both files have ``build()`` and ``example_inputs()`` and are loaded anew, from one seed, for each
-question.
+Both files name their target as ``tests/fixes/oracle.py`` takes it, and are loaded anew, from one
+seed, for each question.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from typing import Any
 
 import torch
 import torch._dynamo
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from torch.utils._pytree import tree_leaves, tree_map_only
+
+from tests.fixes.oracle import target_of
 
 _ROUNDS = 15
 _ROUND_S = 0.004
@@ -62,14 +66,19 @@ def load(path: str) -> tuple[Callable[..., Any], list[Any]]:
     assert spec is not None and spec.loader is not None
     program = sys.modules["judged"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
-    built, inputs = program.build(), program.example_inputs()
+    built, inputs = target_of(program), program.example_inputs()
     return built, [inputs] if isinstance(inputs, (tuple, dict)) else list(inputs)
 
 
 def make(function: Callable[..., Any], call: Any) -> Any:
     """One call; its inputs are copied, as a program may write them."""
     call = tree_map_only(torch.Tensor, torch.clone, call)
-    return function(**call) if isinstance(call, dict) else function(*call)
+    match call:
+        case dict():
+            return function(**call)
+        case (tuple() as arguments, dict() as named):
+            return function(*arguments, **named)
+    return function(*call)
 
 
 def breaks(path: str) -> list[str]:
