@@ -29,8 +29,9 @@ from tests.factories import why_left
 
 _HERE = Path(__file__).resolve().parent
 _PAGE = _HERE.parent / "docs" / "guide" / "fix-results.md"
-_TABLE = re.compile(r"\| program \|.*?\n\n", re.DOTALL)
-_HEAD = "| program | break sites | gone | what is left, and why |\n|---|---|---|---|\n"
+_TABLE = re.compile(r"\| programs \|.*?\n\n", re.DOTALL)
+_HEAD = "| programs | break sites | one code path | setting or guard | break stays | left |\n"
+_HEAD += "|---|---|---|---|---|---|\n"
 _LIMIT_S = 900
 _QUICK_COUNT = 1
 
@@ -302,17 +303,9 @@ def _why(left: dict[str, Any]) -> str:
 
 
 def write_page(results: Sequence[Fixed]) -> None:
-    """Write the table of the guide."""
-    table, clean_count = _HEAD, 0
-    for one in results:
-        if one.left:
-            why = "<br>".join(one.why).replace("|", "\\|")
-            table += f"| `{one.name}` | {one.count} | {one.gone} | {why} |\n"
-        else:
-            clean_count += 1
-    gone, count = sum(one.gone for one in results), sum(one.count for one in results)
-    page = _TABLE.sub(lambda _: f"{table}\n", _PAGE.read_text(encoding="utf-8"), count=1)
-    total = re.compile(r"\d+ of \d+ break\s+sites are gone")
-    page = total.sub(f"{gone} of {count} break sites are gone", page, count=1)
-    page = re.sub(r"In \d+ more programs", f"In {clean_count} more programs", page, count=1)
-    _PAGE.write_text(page, encoding="utf-8")
+    """Write the sums into the guide."""
+    names = ("count", "merged", "guarded", "contained", "gone")
+    sums = [sum(getattr(one, name) for one in results) for name in names]
+    table = f"{_HEAD}| {len(results)} | {' | '.join(map(str, [*sums[:4], sums[0] - sums[4]]))} |\n"
+    page = _PAGE.read_text(encoding="utf-8")
+    _PAGE.write_text(_TABLE.sub(lambda _: f"{table}\n", page, count=1), encoding="utf-8")
