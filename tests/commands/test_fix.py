@@ -106,11 +106,11 @@ def test_what_is_written_is_all_that_torch_needs(tmp_path):
     program = tmp_path / "model.py"
     program.write_text(text)
     run_command("fix", "model.py", *QUICK, "--unsafe-fixes", "--apply", cwd=tmp_path, status=0)
-    # The setting stands after the imports.
-    assert (
-        "nn\n\ntorch.compiler.config.reorderable_logging_functions.add(print)\n\n\nclass"
-        in program.read_text()
-    )
+    # The operator that prints stands after the imports, and takes no setting.
+    written = program.read_text()
+    assert "nn\n\n\n@torch.library.custom_op(" in written
+    assert "ORDERED)\n\n\nclass" in written
+    assert "torch.compiler.config" not in written
     found = ask_torch([program])[program]
     assert (found["sites"], found["error"]) == ([], None)
     assert "To write" not in run_command("report", cwd=tmp_path, status=0).stdout

@@ -72,7 +72,10 @@ def with_packages(site: Path) -> dict[str, str]:
 def test_only_the_named_package_is_edited(site: Path, run_cli: RunCli):
     args = ("fix", "order.py", "--no-timing", "--budget", "600", "--unsafe-fixes", "--apply")
     applied = run_cli(*args, "--own", "my_shop", env=with_packages(site), status=0)
-    assert "is_compiling" in (site / "my_shop" / "prices.py").read_text(), applied.stderr
+    prices = (site / "my_shop" / "prices.py").read_text()
+    assert "@torch.library.custom_op(" in prices, applied.stderr
+    assert 'print("priced"' in prices
+    assert "is_compiling" not in prices
     assert (site / "other_shop" / "__init__.py").read_text() == OTHER
     assert (site.parent.parent / "order.py").read_text() == TARGET
 
