@@ -26,9 +26,7 @@ def treated(folder: Path, *options: str, more: str = "", last: str = "") -> dict
         "--no-grad",
         "--format",
         "json",
-        *(options or ("--no-timing",)),
-        "--budget",
-        "600",
+        *(options or ("--no-timing", "--budget", "600")),
     )
     done = run_command(*command, cwd=folder)
     assert done.returncode == 0, done.stderr
