@@ -122,6 +122,7 @@ from graphdoctor.fixes.source.nodes import (
     refuse_lost_comments,
     set_names,
     where,
+    with_lines,
     without_parentheses,
 )
 from graphdoctor.fixes.source.torch_names import REDUCED, TENSOR_METHODS, words
@@ -745,11 +746,11 @@ class _Nested:
                 before: list[BaseStatement] = []
                 if not loops:
                     before, self._hoisted = self._hoisted, []
-                changed = line.deep_clone().with_changes(body=_block(line.body, inner))
+                changed = line.deep_clone().with_changes(body=with_lines(line.body, inner))
                 return in_place_of(line, [*before, changed.with_changes(leading_lines=())])
             case With(asynchronous=None):
                 inner = self.lines(lines_of(line.body), condition, loops)
-                return [line.deep_clone().with_changes(body=_block(line.body, inner))]
+                return [line.deep_clone().with_changes(body=with_lines(line.body, inner))]
             case If() if _is_of_python(line.test, self._source):
                 return [self._kept_branch(line, condition, loops)]
             case If():
@@ -758,13 +759,13 @@ class _Nested:
 
     def _kept_branch(self, line: If, condition: BaseExpression, loops: tuple[For, ...]) -> If:
         """Write the lines in a branch that Python takes."""
-        body = _block(line.body, self.lines(lines_of(line.body), condition, loops))
+        body = with_lines(line.body, self.lines(lines_of(line.body), condition, loops))
         orelse = line.orelse
         if isinstance(orelse, If):
             orelse = need(only(self._line(orelse, condition, loops), _MORE), If, _MORE)
         elif orelse is not None:
             lines = self.lines(lines_of(orelse.body), condition, loops)
-            orelse = orelse.with_changes(body=_block(orelse.body, lines))
+            orelse = orelse.with_changes(body=with_lines(orelse.body, lines))
         return line.deep_clone().with_changes(body=body, orelse=orelse)
 
     def _branches(
@@ -816,13 +817,6 @@ class _Nested:
         amount = Name(self._names.fresh("amount"))
         self._hoisted.append(assigned(amount, chosen))
         return [line_of(step.write(amount), step.comments)]
-
-
-def _block(body: BaseSuite, lines: Sequence[BaseStatement]) -> BaseSuite:
-    """Put lines in place of a body's."""
-    if isinstance(body, IndentedBlock):
-        return body.with_changes(body=lines)
-    return IndentedBlock(lines)
 
 
 def _depends_on(value: BaseExpression, loop: For) -> bool:
@@ -1200,7 +1194,7 @@ def _run_to_the_end(place: Place, statement: If, names: Names) -> Edit:
     tensor = _carried(source, names, loop)
     made = need(parse_expression(f"{tensor}.new_ones((), dtype=torch.bool)"), Call)
     start = after_lines(assigned(running, made), loop.leading_lines)
-    new = loop.deep_clone().with_changes(body=_block(loop.body, turn), leading_lines=())
+    new = loop.deep_clone().with_changes(body=with_lines(loop.body, turn), leading_lines=())
     refuse_lost_comments([loop], [start, new])
     title = "Run the loop to its end, and change nothing after the turn that it ended with"
     return place.edit(title, (loop, [start, new]))

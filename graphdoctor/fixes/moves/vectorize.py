@@ -56,6 +56,7 @@ from graphdoctor.fixes.source.nodes import (
     lines_of,
     name_set,
     set_names,
+    with_lines,
 )
 from graphdoctor.fixes.source.ranks import SCALAR, UNKNOWN, shifted
 from graphdoctor.fixes.source.tree import (
@@ -104,8 +105,12 @@ class _Loop(Turns):
             return [(self.loop, ()), *self.changes]
         if self.is_axis:
             return [(self.loop, in_place_of(self.loop, self.lines)), *self.changes]
-        body = self.loop.body.with_changes(body=self.lines)
-        return [(self.loop.body, body), *self.changes]
+        had = lines_of(self.loop.body)
+        is_as_before = len(had) == len(self.lines) and all(
+            map(CSTNode.deep_equals, had, self.lines)
+        )
+        decline_if(is_as_before and not self.changes, NOT_ALIKE)
+        return [(self.loop.body, with_lines(self.loop.body, self.lines)), *self.changes]
 
     # What turns go over.
 

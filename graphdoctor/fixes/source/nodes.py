@@ -243,6 +243,13 @@ def lines_of(body: BaseSuite) -> list[BaseStatement]:
     return [line for line in body.body if isinstance(line, BaseStatement)]
 
 
+def with_lines(body: BaseSuite, lines: Sequence[BaseStatement]) -> BaseSuite:
+    """Put lines in place of a body's."""
+    if isinstance(body, IndentedBlock):
+        return body.with_changes(body=lines)
+    return IndentedBlock(lines)
+
+
 def above(line: CSTNode) -> Sequence[EmptyLine]:
     """Return the blank lines and comments above a line."""
     return getattr(line, "leading_lines", ())
