@@ -12,7 +12,7 @@ import io
 import os
 import tokenize
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, diff_bytes, unified_diff
 from functools import cached_property
@@ -38,6 +38,8 @@ from graphdoctor.trials.program import Program, RunChange
 
 FIXES_FOLDER = "fixes"
 """The folder of the trials in a recording."""
+
+_WITHOUT_OBJECT = ("staticmethod", "classmethod")
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,31 @@ def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
         if any(start <= last and first <= end for start, end in bodies):
             ranges.append((first, last))
     return ranges
+
+
+def run_by_constructors(source: bytes, run: Collection[int]) -> set[int]:
+    """List the lines that every object's constructor runs, of classes of which a method was run:
+    objects are made before calls are watched.
+    """
+    tree = parsed(source)
+    lines: set[int] = set()
+    for node in () if tree is None else ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        methods = [it for it in node.body if isinstance(it, ast.FunctionDef)]
+        if not any(
+            line in run
+            for method in methods
+            if not any(ast.unparse(it) in _WITHOUT_OBJECT for it in method.decorator_list)
+            for line in range(method.body[0].lineno, (method.end_lineno or method.lineno) + 1)
+        ):
+            continue
+        for statement in next((it.body for it in methods if it.name == "__init__"), ()):
+            if any(isinstance(it, ast.Return) for it in ast.walk(statement)):
+                break
+            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
+                lines.update(range(statement.lineno, (statement.end_lineno or 0) + 1))
+    return lines
 
 
 def diff_text(change: FileChange, root: Path) -> str:

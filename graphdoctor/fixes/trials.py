@@ -29,7 +29,14 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import relative
 from graphdoctor.facts.trials import Comparison, Judged
-from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
+from graphdoctor.fixes.patch import (
+    Candidate,
+    LineMap,
+    changed_in_functions,
+    run_by_constructors,
+    with_fixes,
+    without,
+)
 from graphdoctor.fixes.verdicts import Judgment, ProgramChange, Reasons, Score, score
 from graphdoctor.trials.judge import (
     Observed,
@@ -432,7 +439,10 @@ class Trials:
         """Find where an edit of the untouched program changes functions in lines that nothing ran,
         and whether nothing ran any that it changes.
         """
-        run = self.replays.lines(self._untouched_name, "reached")
+        run = set(self.replays.lines(self._untouched_name, "reached"))
+        for edit in fix.edits:
+            lines = {line for file, line in run if file == str(edit.path)}
+            run |= {(str(edit.path), line) for line in run_by_constructors(edit.before, lines)}
         parts = [(edit.path, *part) for edit in fix.edits for part in changed_in_functions(edit)]
         missed = [
             f"{relative(str(path), self.root)}:{first}"
