@@ -41,12 +41,14 @@ from libcst import (
 from libcst.metadata import Assignment
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe, traced_path
+from graphdoctor.fixes.source.effects import sharing, touched
 from graphdoctor.fixes.source.expressions import is_integer, is_literal_number
 from graphdoctor.fixes.source.nodes import (
     as_operand,
     bare,
     calls_in,
     index_of,
+    is_in_place,
     method_call,
     refuse_comment,
     without_parentheses,
@@ -338,12 +340,18 @@ class _Read:
         """
         source = self._source
         if isinstance(tensor, Name) and source.is_local(tensor) and source.set_values(tensor):
-            users = map(source.parent, source.reads(tensor))
-            return not any(
-                isinstance(user, Subscript)
-                or (isinstance(user, Attribute) and user.attr.value.endswith("_"))
-                for user in users
-            )
+            # A change under another name counts, too.
+            body = known(source.around(tensor, FunctionDef)).body
+            names = sharing(source, [body], "self").get(tensor.value, frozenset())
+            changed = {
+                name
+                for part in find(body, AugAssign, Call, AssignTarget)
+                if isinstance(part, AugAssign)
+                or isinstance(getattr(part, "target", None), Subscript)
+                or is_in_place(part)
+                for name in touched(part, "self").changed
+            }
+            return names.union([tensor.value]).isdisjoint(changed)
         is_computed = isinstance(tensor, BinaryOperation | UnaryOperation | Comparison)
         is_loss = source.dotted_name(tensor).startswith("torch.nn.functional.")
         return is_computed or is_loss or source.method_name(tensor) in FRESH

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from libcst import (
     AnnAssign,
     Arg,
+    AsName,
     Assign,
     AssignTarget,
     Attribute,
@@ -17,11 +18,14 @@ from libcst import (
     BaseNumber,
     BaseStatement,
     BaseString,
+    BinaryOperation,
     Call,
+    Comparison,
     CSTNode,
     Del,
     Else,
     Expr,
+    For,
     If,
     List,
     Name,
@@ -30,10 +34,12 @@ from libcst import (
     SimpleStatementLine,
     Subscript,
     Tuple,
+    UnaryOperation,
+    WithItem,
 )
 
-from graphdoctor.fixes.source.nodes import calls_in, name_set, set_names
-from graphdoctor.fixes.source.torch_names import words
+from graphdoctor.fixes.source.nodes import called, calls_in, name_set, set_names
+from graphdoctor.fixes.source.torch_names import FRESH, words
 from graphdoctor.fixes.source.tree import (
     SourceFile,
     decline_if,
@@ -219,3 +225,62 @@ def _objects(node: CSTNode, owner: str | None) -> Iterator[str]:
             case Attribute(value=Name(value=name), attr=attr) if name == owner:
                 yield f"{owner}.{attr.value}"
     yield from (name.value for name in names_in(node) if name.value != owner)
+
+
+_PASSING = words("enumerate list max min reversed sorted tuple zip", "builtins.")
+"""Functions whose results are or hold what they are given."""
+
+_FRESH_BUILTINS = words("bool float int len range repr str", "builtins.")
+
+
+def sharing(
+    source: SourceFile, statements: Sequence[CSTNode], owner: str | None
+) -> dict[str, frozenset[str]]:
+    """Return the names that may share memory, by name; ``self.cache`` is a name like any other."""
+    groups: dict[str, set[str]] = {}
+    for statement in statements:
+        for target, value in _bindings(statement):
+            parts = [target, *_old(source, value, owner)]
+            shared = {name for part in parts for name in _objects(part, owner)}
+            merged = set().union(shared, *(groups.get(name, ()) for name in shared))
+            groups.update(dict.fromkeys(merged, merged))
+    return {name: frozenset(group) for name, group in groups.items()}
+
+
+def _bindings(statement: CSTNode) -> Iterator[tuple[CSTNode, BaseExpression]]:
+    for node in walk(statement):
+        match node:
+            case Assign(targets=targets, value=value):
+                yield from ((target.target, value) for target in targets)
+            case (
+                AnnAssign(target=target, value=BaseExpression() as value)
+                | NamedExpr(target=target, value=value)
+                | For(target=target, iter=value)
+                | WithItem(item=value, asname=AsName(name=target))
+            ):
+                yield target, value
+            case Call(func=Attribute(value=holder, attr=Name(value=name))) if name not in FRESH:
+                # What is appended to a list is in the list.
+                yield from ((holder, argument.value) for argument in node.args)
+
+
+def _old(source: SourceFile, value: BaseExpression, owner: str | None) -> Iterator[BaseExpression]:
+    """Iterate over the parts of a value that it may be, contain or share memory with."""
+    match value:
+        case BinaryOperation() | UnaryOperation() | Comparison() | BaseNumber() | BaseString():
+            return
+        case Call() if _is_fresh(source, value, owner):
+            return
+        case Call(args=args) if source.dotted_name(value) in _PASSING:
+            for argument in args:
+                yield from _old(source, argument.value, owner)
+        case _:
+            yield value
+
+
+def _is_fresh(source: SourceFile, call: Call, owner: str | None) -> bool:
+    if name := source.dotted_name(call.func):
+        return name in _FRESH_BUILTINS or (name.startswith("torch.") and called(call) in FRESH)
+    # `self.norm(x)` is a layer.
+    is_method = isinstance(call.func, Attribute) and dotted(call.func.value) != owner
+    return is_method and called(call) in FRESH
