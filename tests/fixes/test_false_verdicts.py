@@ -52,7 +52,9 @@ def test_torch_compiles_own_changes_are_not_blamed_on_fixes(tmp_path):
         "torch.compile changes outputs and gradients even without the fix" in (why(case) or "")
         for case in tried
     )
-    assert all(case["attacked"]["torch_kinds"] == ["gradients", "outputs"] for case in tried)
+    # What was drawn is a part of the state.
+    kinds = ["gradients", "outputs", "state"]
+    assert all(case["attacked"]["torch_kinds"] == kinds for case in tried)
 
 
 ATTACKED = {
@@ -158,6 +160,7 @@ def test_shortcuts_are_only_dropped_if_inputs_take_each_of_them(
     assert (why(case) is None) if reason is None else (reason in (why(case) or ""))
 
 
+CHECKED = "Check the value in the graph"
 RAISES = """\
     def forward(self, x):
         return self.scaled(x) + self.scaled(-x)
@@ -176,19 +179,19 @@ RAISES = """\
             "x.sum() > 1000",
             'AssertionError("large")',
             "verified with loss",
-            "changes the exception: AssertionError → RuntimeError when",
+            "changes the exception: AssertionError → RuntimeError when compiled",
         ),
         (
             "x.sum() > 1000",
             'ValueError("large")',
-            "changes results",
-            "the call raises AssertionError: large instead of ValueError: large",
+            "verified with loss",
+            "changes the exception: ValueError → RuntimeError when compiled",
         ),
         (
             "x.sum() > 1000",
             'ValueError(f"{x.sum()}")',
-            "changes results",
-            "the call raises AssertionError: ValueError",
+            "verified with loss",
+            "changes the exception and its message: ValueError → RuntimeError when compiled",
         ),
         ("(y == 0.123).any()", 'RuntimeError("large")', "unproven", None),
     ],
@@ -197,18 +200,24 @@ def test_another_exception_is_named_where_an_input_shows_it(
     tmp_path, condition, exception, verdict, reason
 ):
     treatment = treated(tmp_path, in_class(RAISES.format(condition=condition, exception=exception)))
-    [case] = fixes_of(treatment, "an `assert`")
-    assert case["verdict"] == verdict
+    [case] = fixes_of(treatment, CHECKED)
+    assert (case["verdict"], case["is_applied"]) == (verdict, verdict != "unproven")
     assert (why(case) or "").startswith(reason or "no input that was tried raises at line")
-    assert verdict != "verified with loss" or case["attacked"]["exceptions"]
+    exceptions = case["attacked"]["exceptions"]
+    assert bool(exceptions) is (verdict == "verified with loss")
+    # Eager mode raises what it did.
+    assert all(found["is_compiled"] for found in exceptions)
 
 
-def test_a_check_in_what_torch_compiles_is_made_outside(tmp_path):
+def test_a_check_in_the_graph_raises_in_eager_mode_what_it_did(tmp_path):
     body = "        if x.sum() > 1000: raise ValueError(x)\n        return self.fc(x).relu()\n"
     treatment = treated(tmp_path, in_class(f"    def forward(self, x):\n{body}"))
     [case] = [case for case in treatment["tried"] if case["is_applied"]]
-    assert (case["verdict"], case["attacked"]["exceptions"]) == ("verified", [])
-    assert "            raise ValueError(x)" not in case["diff"]  # it stays
+    assert (case["title"][: len(CHECKED)], case["verdict"]) == (CHECKED, "verified with loss")
+    reason = "changes the exception and its message: ValueError → RuntimeError when compiled"
+    assert (why(case) or "").startswith(reason)
+    assert all(found["is_compiled"] for found in case["attacked"]["exceptions"])
+    assert "raise ValueError(x) from None" in case["diff"]
 
 
 def test_break_returning_on_the_next_line_has_moved(tmp_path):
@@ -296,5 +305,5 @@ def test_random_choices_repeat_per_call_and_are_compared(tmp_path):
     calls = "\n\ndef example_inputs():\n    return [(torch.randn(4, 8),) for _ in range(3)]\n"
     treatment = treated(tmp_path, f"import random\n{HEAD}\n\n{NET}\n{DRAWN}{calls}")
     assert not [finding for finding in treatment["left"] if finding["code"].startswith("GD1")]
-    applied = [case["title"] for case in treatment["tried"] if case["is_applied"]]
-    assert any(title.startswith("Find out `np.random.beta") for title in applied)
+    drawn = [case for case in treatment["tried"] if case["code"] == "GD109" and case["is_applied"]]
+    assert [(case["title"][:11], case["grade"]) for case in drawn] == [("Run line 18", "contained")]
