@@ -101,28 +101,30 @@ def test_breaking_input_of_a_random_program_has_its_seed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "verdict", "reason"),
+    ("condition", "rest", "verdict", "reason"),
     [
-        ("0.0", "verified", None),
-        ("0.123", "unproven", "no input that was tried reaches line {line}"),
+        ("x == 0.0", "x * 2 - x", "verified", None),
+        # An input that makes it true is searched.
+        ("x == 0.123", "x * 2 - x", "verified", None),
+        ("x == 0.123", "x * 2", "changes results", "when the condition at line 17 is true"),
+        ("x.sin() > 2", "x * 2 - x", "unproven", "no input that was tried reaches line 18"),
     ],
 )
-def test_early_out_is_dropped_only_if_inputs_take_it(tmp_path, value, verdict, reason):
+def test_early_out_is_dropped_only_if_inputs_take_it(tmp_path, condition, rest, verdict, reason):
     body = f"""\
     def steps(self, x):
         for _ in range(3):
-            if (x == {value}).any():
+            if ({condition}).any():
                 break
-            x = x * 2 - x
+            x = {rest}
         return x
 
     def forward(self, x):
         return self.steps(x)
 """
-    text = in_class(body)
-    [case] = fixes_of(treated(tmp_path, text), "Drop the early out")
-    line = text.splitlines().index("                break") + 1
-    assert (case["verdict"], why(case)) == (verdict, reason and reason.format(line=line))
+    [case] = fixes_of(treated(tmp_path, in_class(body)), "Drop the early out")
+    assert (case["verdict"], case["is_applied"]) == (verdict, verdict == "verified")
+    assert (why(case) is None) if reason is None else (why(case) or "").endswith(reason)
 
 
 SHORTCUTS = """\
@@ -221,13 +223,24 @@ def test_a_check_in_the_graph_raises_in_eager_mode_what_it_did(tmp_path):
 
 
 def test_break_returning_on_the_next_line_has_moved(tmp_path):
-    treatment = treated(tmp_path, in_class(SCALE))
-    [case] = fixes_of(treatment, "capture_scalar_outputs")
-    assert (case["verdict"], case["is_applied"]) == ("moved", False)
-    assert "(GB0170) instead" in (why(case) or "")
+    treatment = treated(tmp_path, in_class(SCALE.replace("y = y * scale", "return y[:1]")))
+    [kept] = fixes_of(treatment, "Keep a detached tensor")
+    [captured] = fixes_of(treatment, "capture_scalar_outputs")
+    for case in (kept, captured):
+        assert (case["verdict"], case["is_applied"]) == ("moved", False)
+        assert "(GB0170) instead" in (why(case) or "")
     [finding] = [item for item in treatment["findings"] if item["code"] == "GD103"]
     is_gone = any(fix["verdict"] == "verified" for fix in finding["fixes"])
     assert finding["is_mended"] is is_gone
+
+
+def test_break_returning_on_the_next_line_is_gone_with_the_fix_of_that_line(tmp_path):
+    treatment = treated(tmp_path, in_class(SCALE))
+    read, chosen = treatment["tried"]
+    assert (read["verdict"], chosen["verdict"]) == ("verified", "verified")
+    assert read["is_applied"] and chosen["is_applied"]
+    assert "(GB0170) instead, until other fixes are applied too" in (why(read) or "")
+    assert (treatment["after"]["break_sites"], treatment["left"]) == (0, [])
 
 
 @pytest.mark.parametrize(
@@ -260,20 +273,38 @@ def test_failing_fix_beside_another_on_its_line_is_reverted(tmp_path):
 """
     program = in_class(forward).replace("torch.randn(4, 8)", "-torch.ones(4, 4)")
     treatment = treated(tmp_path, program)
-    later = fixes_of(treatment, "reorderable_logging_functions")
+    [dropped] = fixes_of(treatment, "Drop the early out")
+    assert (dropped["verdict"], dropped["is_applied"]) == ("changes results", False)
+    # The read and the print on one line go by one edit, and the text stays.
+    printed = fixes_of(treatment, "Print it from inside the graph")
+    assert {fix["code"] for fix in printed} == {"GD101", "GD103"}
+    assert {(fix["verdict"], fix["is_applied"]) for fix in printed} == {("verified", True)}
+    later = [
+        fix
+        for fix in treatment["tried"]
+        if "reorderable_logging_functions" in (fix["snippet"] or "")
+    ]
     assert "verified" not in [fix["verdict"] for fix in later]
     assert treatment["after"]["break_sites"] == 0
     assert treatment["left"] == []
 
 
+def test_a_log_of_plain_values_is_kept_in_the_graph(tmp_path):
+    [case] = treated(tmp_path, in_class(LOOP))["tried"]
+    assert (case["verdict"], case["grade"], why(case)) == ("verified", "merged", None)
+    assert case["compared"]["differences"] == []
+
+
 def test_a_fix_that_silences_a_log_says_so(tmp_path):
-    treatment = treated(tmp_path, in_class(LOOP))
+    # No operator can be given the object.
+    loop = LOOP.replace('"layer %d", layer', '"layer %d of %s", layer, self')
+    treatment = treated(tmp_path, in_class(loop))
     verified = [case for case in treatment["tried"] if case["verdict"].startswith("verified")]
     assert {case["verdict"] for case in verified} == {"verified with loss"}
     for case in verified:
         kinds = {difference["kind"] for difference in case["compared"]["differences"]}
         assert kinds in (set(), {"logs", "stderr"})
-        reason = "drops 3 log lines ('WARNING net: layer 0') while compiling"
+        reason = "drops 9 log lines ('WARNING net: layer 0 of Net(') while compiling"
         has_loss = case["verdict"] == "verified with loss"
         assert (reason in (why(case) or "")) is has_loss is bool(kinds)
 
