@@ -1,4 +1,4 @@
-"""GD104 21:26-48"""
+"""GD104 21:26-49"""
 
 import torch
 import torch.nn as nn
