@@ -1,4 +1,4 @@
-"""GD103 13:24-35"""
+"""GD103 13:25-36"""
 
 import torch
 from torch import nn
