@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from graphdoctor.probe.record import files
+from graphdoctor.probe.record.changed_files import ChangedFiles
 from graphdoctor.probe.record.files import ProgramFiles, is_user_file
 
 SITE = Path(torch.__file__).parent.parent
@@ -108,3 +109,24 @@ def test_files_of_torch_python_and_the_probe_are_not_kept():
     assert is_user_file(str(SITE / "torchvision" / "models" / "resnet.py"))
     assert is_user_file(str(find_spec("pytest").origin))
     assert not is_user_file(str(SITE / "torch" / "nn" / "functional.py"))
+
+
+def _written_in(file, code, **names):
+    """Run a function as a file has it."""
+    exec(compile(code, file, "exec"), names)
+    return names["write"]
+
+
+def test_folders_of_a_package_are_changed_by_who_calls_it(tmp_path):
+    made = _written_in(
+        "/lib/site-packages/filelock/_util.py", "def write(path): mkdir(path)", mkdir=os.mkdir
+    )
+    compiler = _written_in(
+        "/lib/torch/_inductor/codecache.py", "def write(path): made(path)", made=made
+    )
+    program = _written_in("/home/model.py", "def write(path): call(path)", call=made)
+    lines: list[str] = []
+    with ChangedFiles().noted(lines):
+        compiler(tmp_path / "locks")
+        program(tmp_path / "results")
+    assert lines == [f"os.mkdir {tmp_path / 'results'}"]

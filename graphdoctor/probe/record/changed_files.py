@@ -67,12 +67,18 @@ CHANGED_FILES = ChangedFiles()
 
 
 def _is_by_program(frame: FrameType | None) -> bool:
-    """Return whether the program's code, rather than the compiler, is what runs."""
+    """Return whether the program's code, rather than the compiler, is what runs.
+
+    Either may do it through a package, as Inductor locks its cache with ``filelock``.
+    """
+    is_by_package = False
     while frame is not None:
         file = frame.f_code.co_filename
         if any(f"{os.sep}{name}{os.sep}" in file for name in _COMPILER):
             return False
         if is_user_file(file):
-            return True
+            if "site-packages" not in file:
+                return True
+            is_by_package = True
         frame = frame.f_back
-    return False
+    return is_by_package
