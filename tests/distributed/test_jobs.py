@@ -216,7 +216,7 @@ def test_what_a_job_suggests_is_tried_by_running_it_again(tmp_path: Path) -> Non
     assert (trial["graphs"], trial["break_sites"]) == ([1, 1], [0, 0])
     assert (trial["loss_count"], trial["loss_difference"]) == (10, 0.0)
     assert trial["step_us"] > 0
-    assert re.search(r"verified +Compile the module", done.stderr)
+    assert re.search(r"gone +Compile the module", done.stderr)
 
 
 def test_a_script_of_one_process_is_referred_to_fix(tmp_path: Path) -> None:
