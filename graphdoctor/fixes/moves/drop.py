@@ -103,7 +103,7 @@ from graphdoctor.fixes.source.nodes import (
     torch_call,
     without_parentheses,
 )
-from graphdoctor.fixes.source.torch_names import words
+from graphdoctor.fixes.source.torch_names import draws_random, words
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
@@ -190,7 +190,7 @@ def _without_exit(place: Place, choice: If, before: _Lines) -> Edit:
     decline_if(is_beside, "the branch is on the line of its condition")
     small = need(leaving, SimpleStatementLine).body[0]
     number = small.value if isinstance(small, Return) else None
-    draws = [call for call in calls_in(choice.test) if called(call).startswith("rand")]
+    draws = [call for call in calls_in(choice.test) if draws_random(called(call))]
     decline_if(draws, "random numbers that are drawn later would be others")
     is_other = is_literal_number(number) and float(source.code(known(number))) != 0
     decline_if(is_other, "the rest would hardly give this very number")

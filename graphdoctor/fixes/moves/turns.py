@@ -56,7 +56,7 @@ from graphdoctor.fixes.source.nodes import (
     name_set,
 )
 from graphdoctor.fixes.source.ranks import SCALAR, UNKNOWN, Rank, Ranks, shifted, widest
-from graphdoctor.fixes.source.torch_names import ELEMENTWISE, ROWWISE_LAYERS, words
+from graphdoctor.fixes.source.torch_names import ELEMENTWISE, ROWWISE_LAYERS, draws_random, words
 from graphdoctor.fixes.source.tree import (
     DeclinedError,
     SourceFile,
@@ -69,7 +69,6 @@ from graphdoctor.fixes.source.tree import (
 
 NOT_ALIKE = "turns of the loop depend on each other in a way that has no closed form"
 _NO_FORM = "`{}` has no form for all turns of the loop at once"
-_DRAWS = re.compile(r"rand|dropout|bernoulli|multinomial|normal_?$|uniform|exponential|gumbel|seed")
 _MASK_NAME = re.compile(r"mask|valid|keep")
 _ALONG = words("""
     sum mean amax amin any all prod norm max min std var softmax log_softmax cumsum cumprod flip
@@ -256,7 +255,7 @@ class Turns:
     def _read(self, node: BaseExpression) -> Value:
         if not self.varies(node):
             for call in calls_in(node):
-                decline_if(_DRAWS.search(called(call)), f"`{called(call)}` draws random numbers")
+                decline_if(draws_random(called(call)), f"`{called(call)}` draws random numbers")
                 decline_if(is_in_place(call), f"`{called(call)}` changes a tensor in place")
             kind = "mask" if is_boolean(node, self.source) else ""
             kind = "integer" if not kind and is_integer(node, self.source) else kind
@@ -697,7 +696,7 @@ class Turns:
 
     def _call(self, call: Call) -> Value:
         source, name = self.source, called(call)
-        decline_if(_DRAWS.search(name), f"`{name}` draws random numbers")
+        decline_if(draws_random(name), f"`{name}` draws random numbers")
         decline_if(is_in_place(call), f"`{name}` changes a tensor in place")
         path, args = source.dotted_name(call), [arg.value for arg in call.args]
         if any(arg.star for arg in call.args) or (
@@ -966,7 +965,7 @@ def mixes_rows(source: SourceFile, module: BaseExpression) -> str:
             if name in classes and name not in seen:
                 waiting.append(classes[name])
             seen.add(name)
-            if _DRAWS.search(name.lower()):
+            if draws_random(name):
                 return f"contains `{name}`, which draws random numbers"
             is_layer = path.startswith("torch.nn.") and not path.startswith("torch.nn.functional.")
             if is_layer and path not in ROWWISE_LAYERS:

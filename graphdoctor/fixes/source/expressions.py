@@ -4,7 +4,6 @@ operations of torch.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 
 from libcst import (
@@ -81,7 +80,13 @@ from graphdoctor.fixes.source.nodes import (
     with_parentheses_of,
     without_parentheses,
 )
-from graphdoctor.fixes.source.torch_names import BOOLEAN_METHODS, INTEGER_METHODS, REDUCED, words
+from graphdoctor.fixes.source.torch_names import (
+    BOOLEAN_METHODS,
+    INTEGER_METHODS,
+    REDUCED,
+    draws_random,
+    words,
+)
 from graphdoctor.fixes.source.tree import (
     DeclinedError,
     SourceFile,
@@ -384,11 +389,6 @@ _EFFECTS = words("""
     append backward clear exec eval extend input insert next open pop popitem popleft print
     register_hook remove setattr setdefault step update warn write
 """)
-_DRAWS = re.compile(
-    r"rand(n|int|perm|om)?(_like)?|bernoulli|multinomial|normal|poisson|uniform|beta|choices?"
-    r"|shuffle|r?sample|gumbel_softmax|.*drop.*",
-    re.IGNORECASE,
-)
 _CONTAINERS = BaseList | BaseSet | BaseDict | Tuple | GeneratorExp | Lambda
 
 
@@ -416,8 +416,10 @@ def refuse_effects(value: CSTNode) -> None:
         decline_if(isinstance(node, NamedExpr), "a value assigns a name")
         decline_if(isinstance(node, Await | Yield), "a branch awaits or yields")
         decline_if(called(node) in _EFFECTS, f"`{called(node)}(…)` has a side effect")
-        is_draw = _DRAWS.fullmatch(called(node) or "") is not None
-        decline_if(is_draw, f"`{called(node)}(…)` draws random numbers where nothing did")
+        decline_if(
+            draws_random(called(node) or ""),
+            f"`{called(node)}(…)` draws random numbers where nothing did",
+        )
         decline_if(is_in_place(node), f"`{called(node)}(…)` changes a tensor in place")
 
 

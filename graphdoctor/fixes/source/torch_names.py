@@ -8,6 +8,8 @@ overload; anything else is unknown.
 
 from __future__ import annotations
 
+import re
+
 _BOOLEAN = """
     eq ge gt isclose isfinite isin isinf isnan isneginf isposinf isreal le less less_equal
     logical_and logical_not logical_or logical_xor lt ne not_equal greater greater_equal signbit
@@ -173,3 +175,15 @@ REDUCED = words(_REDUCED)
 
 FRESH = REDUCED | words(_FRESH)
 """Functions and methods whose results share no memory with what they are given."""
+
+
+_DRAWS = re.compile(
+    r"(rand(n|int|perm|om)?(_like)?|bernoulli|multinomial|(log_)?normal|poisson|uniform|beta|choices?"
+    r"|shuffle|r?sample|gumbel_softmax|exponential|geometric|cauchy|(manual_)?seed|.*drop.*)_?",
+    re.IGNORECASE,
+)
+
+
+def draws_random(name: str) -> bool:
+    """Tell by a function's, method's or layer's name if a call draws random numbers."""
+    return _DRAWS.fullmatch(name) is not None
