@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from graphdoctor.rules.toolkit import (
     code_fix,
     from_setting,
     guard_while_compiling,
+    rewritten,
     setting,
     shortened,
 )
@@ -71,19 +73,21 @@ class PrintOrLog(BreakRule, code="GD101"):
     ```python
     def forward(x):
         y = x.sin()
-        if not torch.compiler.is_compiling():
-            print("in forward")
+        torch._higher_order_ops.print("in forward")
         return y.cos()
     ```
+    It prints when the graph runs, and takes a format and tensors: `print("norm {:.2f}", norm)`.
+    `graphdoctor fix` writes it, and gives logs and warnings an operator of their own.
+
     Or configure how Dynamo treats the function.
     `torch.compiler.config.reorderable_logging_functions.add(print)` prints after the graph has run,
     if only tensors, strings and numbers are printed.
     `torch._dynamo.config.ignore_logging_functions.add(fn)` drops the call in compiled code.
 
     ## Fix safety
-    The tensors stay the same. Reordered output comes later, which is safe. Output that is guarded
-    or ignored is missing from a compiled call, so these edits are never safe:
-    `--unsafe-fixes` tries them, and says what is lost.
+    The tensors stay the same. Reordered output comes later, which is safe. An operator keeps the
+    text, but by a private name of torch's. Output that is ignored is missing from a compiled call.
+    `--unsafe-fixes` tries both, and says what is lost.
 
     ## Source
     PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13
@@ -103,7 +107,8 @@ class PrintOrLog(BreakRule, code="GD101"):
         return f"{_output_call(site)} has a side effect, so torch can't put it in a graph"
 
     def suggested(self, site: BreakSite) -> Fixes:
-        fixes = [*guard_while_compiling(site), *self._settings(site)]
+        in_graph = _print_in_graph if _is_print(site) else guard_while_compiling
+        fixes = [*in_graph(site), *self._settings(site)]
         # What keeps the text comes first.
         yield from sorted(fixes, key=lambda fix: not fix.is_safe)
 
@@ -121,6 +126,29 @@ class PrintOrLog(BreakRule, code="GD101"):
             yield _in_list("reorderable" if is_plain else "ignore", "warnings.warn", "warnings")
         elif logger := _logger_method(site):
             yield _in_list("ignore", logger, "logging")
+
+
+def _print_in_graph(site: BreakSite) -> Fixes:
+    """Yield the print as an operator of torch's; in words alone if it prints more than tensors and
+    text.
+    """
+    call = site.bare_call
+    if not site.is_own_code or call is None:
+        return
+    values = [ast.unparse(value) for value in call.args if not isinstance(value, ast.Constant)]
+    texts = (
+        re.sub(r"[{}]", r"\g<0>\g<0>", str(value.value))
+        if isinstance(value, ast.Constant)
+        else "{!s}"
+        for value in call.args
+    )
+    written = ", ".join((json.dumps(" ".join(texts), ensure_ascii=False), *values))
+    types = re.findall(r"\.(\w+)'>", site.torch_context)
+    is_known = {*types} <= {"ConstantVariable", "TensorVariable"} and not call.keywords
+    is_pasted = is_known and types.count("TensorVariable") == len(values)
+    code = f"torch._higher_order_ops.print({written})" if is_pasted else None
+    title = f"Keep `{shortened(site.statement)}` in the graph"
+    yield rewritten(site, code, title, otherwise=f"{title}, as `torch._higher_order_ops.print`")
 
 
 def _in_list(setting: Literal["reorderable", "ignore"], function: str, *imports: str) -> Fix:

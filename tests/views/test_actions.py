@@ -182,7 +182,7 @@ def test_a_setting_that_drops_all_output_is_not_preferred() -> None:
     context = "builtin print [<class 'torch._dynamo.variables.lists.SizeVariable'>] False"
     found = actions(prints(PRINT.replace(context=context)))
     assert len(found) == 3
-    assert all(action.fix is not None and action.fix.title.startswith("Skip ") for action in found)
+    assert all(action.fix is not None and action.fix.title.startswith("Keep ") for action in found)
 
 
 def test_what_keeps_the_text_is_suggested_first() -> None:
