@@ -146,3 +146,37 @@ def test_what_has_effects_is_not_run_once_more(looked):
     taken = torch.tensor([3, 4, 5])
     text = "def f(values, n):\n    return int(next(values)), n.pop().item()\n"
     assert looked(text, (iter(taken), [taken[0]])) == []
+
+
+_COUNTS = [
+    "def f(x, on):\n    return int(on.sum().item())\n",
+    "def f(x, on):\n    return on.sum().item()\n",
+    "def f(x, on):\n    return on.long().sum().item()\n",
+    "def f(x, on):\n    return int((~on == 0).sum())\n",
+    "def f(x, on):\n    n = (x > 0).sum()\n    return n.item()\n",
+    "def f(x, on):\n    off = ~on\n    return len(on) - int(off.sum()), int((~off).sum())\n",
+    "def f(x, on):\n    rows = on.nonzero().squeeze(1)\n    return int(rows[-1].item()) + 1\n",
+    "def f(x, on):\n    n = on.float().mul(1).sum()\n    return int(n)\n",
+    "def f(x, on):\n    n = on.count_nonzero()\n    return n.item()\n",
+    "def f(x, on):\n    n = g(on)\n    return n.item()\ndef g(on): return on.sum()\n",
+    "def f(x, on):\n    return g(on.sum())\ndef g(n): return n.item()\n",
+    "def f(x, on):\n    n = 0\n    n += on.sum()\n    return int(n)\n",
+    "def f(x, on):\n    return g({'on': on}, x)\ndef g(d, x): return int(d['on'].sum())\n",
+    "import torch\ndef f(x, on):\n    return torch.repeat_interleave(x, on.long())\n",
+]
+
+
+@for_each("text", _COUNTS)
+def test_the_count_of_a_mask_that_was_all_true_equals_nothing(looked, text):
+    assert looked(text, *((torch.ones(n), torch.ones(n) > 0) for n in (2, 3, 4, 5))) == []
+
+
+def test_the_count_of_a_mask_equals_what_was_made_by_it(looked):
+    text = """
+def f(x, on):
+    kept = x[on]
+    return kept, int(on.sum().item())
+"""
+    masks = [torch.arange(n) % 2 == 0 for n in (3, 5, 8)]
+    [equality] = looked(text, *((torch.ones(len(mask), 1), mask) for mask in masks))
+    assert equality["names"] == ["kept.shape[0]"]

@@ -5,7 +5,8 @@ It looks at the program's own code in eager mode, line by line: just before a li
 ``idx[-1].item() + 1``, ``torch.bincount(x)`` or ``torch.repeat_interleave(x, counts)`` runs, what
 it will give is compared with sizes of the tensors and sequences that names there stand for. Numbers
 that a program keeps don't count: they may change later. That two are equal proves nothing before
-they were for ``_LEAST`` different numbers.
+they were for ``_LEAST`` different numbers, nor where a mask that the number is made of selects all
+or nothing: how many it selects is a length then, whatever it is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn import Module
 
@@ -54,12 +56,14 @@ _PURE = frozenset(
 ) | frozenset(_LENGTHS)
 _PLAIN = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp,
-    ast.BinOp, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.expr_context,
+    ast.BinOp, ast.Compare, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop,
+    ast.expr_context,
 )  # fmt: skip
 _MAX_HITS = 400
 _LEAST = 3
 _MAX_ITEMS = 64
 
+_Values = dict[str, list[ast.expr]]
 _Key = tuple[str, str, str]
 """File, function, and text of an expression."""
 
@@ -72,6 +76,14 @@ class _Site(NamedTuple):
     text: str
     code: CodeType
     length: int | None
+    made_of: tuple[_Source, ...]
+
+
+class _Source(NamedTuple):
+    """What a number is made of; ``is_unclear``: by more than its function shows."""
+
+    code: CodeType
+    is_unclear: bool
 
 
 @dataclass
@@ -87,7 +99,7 @@ class EqualSizes:
     def __init__(self) -> None:
         self._sites: dict[str, dict[int, list[_Site]]] = {}
         self._equal: dict[_Key, _Equal] = {}
-        self._waiting: list[tuple[_Key, int, dict[str, _Rank]]] = []
+        self._waiting: list[tuple[_Key, int, dict[str, _Rank], bool]] = []
 
     def has_sites(self, code: CodeType) -> bool:
         """Return whether lines of a function are worth looking at."""
@@ -110,13 +122,13 @@ class EqualSizes:
                 continue
             if type(value) is int:
                 names = {name: rank for name, size, rank in _sizes_in(frame) if size == value}
-                self._waiting.append((key, value, names))
+                self._waiting.append((key, value, names, _is_telling(site, value, frame)))
 
     def settle(self, *, is_accepted: bool) -> None:
         """After a call: keep what was noted in it, or forget it if the program refused the call."""
-        for key, value, names in self._waiting if is_accepted else ():
+        for key, value, names, is_telling in self._waiting if is_accepted else ():
             equal = self._equal.setdefault(key, _Equal(names))
-            equal.values.add(value)
+            equal.values |= {value} if is_telling else set()
             equal.count += 1
             equal.names = {name: rank for name, rank in equal.names.items() if name in names}
         self._waiting.clear()
@@ -140,20 +152,79 @@ def _sites_in(file: str) -> dict[int, list[_Site]]:
         text = Path(file).read_bytes()
         if not any(name in text for name in (b".item(", b"int(", *map(str.encode, _LENGTHS))):
             return sites
-        waiting: list[ast.AST] = [ast.parse(text)]
+        waiting: list[tuple[ast.AST, _Values]] = [(ast.parse(text), {})]
     except (OSError, SyntaxError, ValueError, RecursionError):
         return sites
     while waiting:
-        node = waiting.pop()
+        node, values = waiting.pop()
+        if isinstance(node, ast.FunctionDef):
+            values = _values_in(node)
         if isinstance(node, ast.expr) and _is_pure(node):
             length = _length(node)
             if length is not None or _is_read(node):
                 code = compile(ast.Expression(node), file, "eval")
-                sites.setdefault(node.lineno, []).append(_Site(ast.unparse(node), code, length))
+                site = _Site(ast.unparse(node), code, length, tuple(_sources(node, values)))
+                sites.setdefault(node.lineno, []).append(site)
                 if length is None:
                     continue
-        waiting += ast.iter_child_nodes(node)
+        waiting += ((child, values) for child in ast.iter_child_nodes(node))
     return sites
+
+
+def _values_in(function: ast.FunctionDef) -> _Values:
+    values: _Values = {}
+    for node in ast.walk(function):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AugAssign(target=ast.Name(id=name), value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                values.setdefault(name, []).append(value)
+    return values
+
+
+def _sources(expression: ast.expr, values: _Values) -> Iterator[_Source]:
+    """Find the parts of an expression, and of what the names in it are set to."""
+    waiting: list[ast.AST] = [expression]
+    followed: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        made = values.get(node.id, []) if isinstance(node, ast.Name) else []
+        if isinstance(node, ast.expr) and _is_pure(node):
+            code = compile(ast.Expression(node), "", "eval")
+            yield _Source(code, not all(map(_is_pure, made)))
+        if isinstance(node, ast.Name) and node.id not in followed:
+            followed.add(node.id)
+            waiting += made
+        waiting += ast.iter_child_nodes(node)
+
+
+def _is_telling(site: _Site, number: int, frame: FrameType) -> bool:
+    """Check that a number is made of tensors, none of which is a mask that is the same
+    everywhere.
+    """
+    tensors: list[Tensor] = []
+    for source in site.made_of:
+        try:
+            value = eval(source.code, frame.f_globals, frame.f_locals)
+        except Exception:  # noqa: BLE001 - a name has another value by now
+            continue
+        if isinstance(value, Tensor):
+            if source.is_unclear and value.ndim == 0:
+                return False
+            tensors.append(value)
+    return any(tensor.ndim for tensor in tensors) and not any(
+        _is_same_everywhere(tensor, is_counted=site.length is None)
+        and number in (tensor.numel(), *tensor.shape)
+        for tensor in tensors
+    )
+
+
+def _is_same_everywhere(mask: Tensor, *, is_counted: bool) -> bool:
+    if mask.dtype == torch.bool:
+        return bool(mask.all()) or not mask.any()
+    return is_counted and mask.numel() > 1 and bool((mask == 1).all())
 
 
 def _is_pure(expression: ast.expr) -> bool:
