@@ -153,7 +153,6 @@ ReasonKind = Literal[
     "under",
     "beside_others",
     "until_others",
-    "moved_out",
     "gone_but",
     "no_helping_fix",
     "declined",

@@ -315,7 +315,6 @@ class Candidate:
     contains: bool = False
     drops_output: bool = False
     reached: tuple[int, ...] = ()
-    moved_out: int = 0
     raised: int | None = None
     name: str = ""
     addresses: tuple[str, ...] = ()

@@ -9,18 +9,15 @@ each edit is tried on that very program; but if it isn't sure of an edit, it dec
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import libcst as cst
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
-from graphdoctor.fixes.source.extraction import is_not_traced
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
@@ -74,8 +71,6 @@ class Edit:
     raised: int | None = None
     """The line that an input must have raise, so that exceptions are compared; None if the edit is
     about none."""
-    moved_out: int = 0
-    """The most tensor operations that it moves out of what is compiled, as its purpose."""
 
 
 @dataclass(frozen=True)
@@ -116,40 +111,6 @@ class Place:
         place = {"line": line, "column": None, "end_column": None}
         location = self.finding.location.replace(**place)
         return replace(self, source=source, finding=self.finding.replace(location=location))
-
-    @property
-    def is_outermost(self) -> bool:
-        """Check whether torch.compile was given the finding's function; False if the path isn't
-        known.
-        """
-        return len(traced_path(self.finding)) == 1
-
-    @cached_property
-    def in_outermost(self) -> Place:
-        """The place, or where the function that torch.compile was given calls what it is in."""
-        entries = traced_path(self.finding)
-        decline_if(not entries, "it isn't known what torch.compile was given")
-        # A function that isn't traced was split before: it only calls what torch.compile is given.
-        entries = list(itertools.dropwhile(self._is_of_shell, entries)) or entries
-        first = entries[0]
-        if len(entries) == 1:
-            return self
-        decline_if(
-            not self._is_in_file(first),
-            "the function that torch.compile was given is in another file",
-        )
-        at = {"line": first.line, "column": first.column, "end_column": first.end_column}
-        location = self.finding.location.replace(**at)
-        return replace(self, finding=self.finding.replace(location=location, user_stack=(first,)))
-
-    def _is_in_file(self, entry: StackEntry) -> bool:
-        return entry.file == self.finding.location.file or Path(entry.file) == self.source.path
-
-    def _is_of_shell(self, entry: StackEntry) -> bool:
-        statement = self.source.statement_at(entry.line) if self._is_in_file(entry) else None
-        return statement is not None and is_not_traced(
-            self.source, self.source.function_of(statement)
-        )
 
     @cached_property
     def statement(self) -> Statement:

@@ -302,7 +302,6 @@ class _Search:
             trial.fixes,
             trial.observed,
             mended_count=sum(len(kept.get(fix, ())) for fix in trial.fixes),
-            is_outweighed=_moved_only(trial),
         )
 
     def _hold_together(
@@ -351,8 +350,6 @@ class _Search:
         """
         reference = self._trials.reference
         judged = trial.change.judge_program(reference)
-        if judged.if_faster is not None and _moved_only(trial):
-            judged = replace(judged, verdict=judged.if_faster)
         is_known = reference.is_known and not reference.unprovable
         is_held = holds(judged.verdict, drops_output=trial.drops_output)
         return None if is_held or (judged.verdict == "unproven" and not is_known) else judged
@@ -362,10 +359,7 @@ class _Search:
         judged = [self._trials.judge(options.finding, fix, trial) for options in opened]
         is_contained = VERIFIED.isdisjoint(judgment.verdict for judgment in judged)
         for at, judgment in enumerate(judged):
-            if judgment.if_faster is not None and _moved_only(trial):
-                reasons = (because("moved_out", *judgment.reasons),)
-                judged[at] = replace(judgment, verdict=judgment.if_faster, reasons=reasons)
-            elif judgment.verdict == "contained" and is_contained and not self._is_containing:
+            if judgment.verdict == "contained" and is_contained and not self._is_containing:
                 # To contain a break is for the end, and for the clock.
                 left = judgment.reasons[0].parts[0]
                 untimed = because("and", left, because("call_untimed"))
@@ -796,17 +790,6 @@ class _Search:
 def _works(verdict: Verdict, fix: Candidate) -> bool:
     """Tell if a fix is worth having: only one that says so may lose output."""
     return verdict in WORKING and (verdict != LOSSY or fix.drops_output)
-
-
-def _moved_only(trial: Trial) -> bool:
-    """Tell if fixes that move operations out of what is compiled do just that."""
-    was, now = trial.state.observed.measures, trial.observed.measures
-    before, after = was.coverage_detail, now.coverage_detail
-    moved_out = sum(fix.moved_out for fix in trial.fixes)
-    if before is None or after is None or not moved_out:
-        return False
-    is_less_broken = now.break_sites < was.break_sites and now.graphs <= was.graphs
-    return is_less_broken and after.eager_ops - before.eager_ops <= moved_out
 
 
 def _function_of(finding: Finding) -> tuple[str, str]:

@@ -192,7 +192,6 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "under": "under {0}: {parts}",
     "beside_others": "with the others, {parts}",
     "until_others": "{parts}, until other fixes are applied too",
-    "moved_out": "{parts}, by what moved out",
     "gone_but": "the finding is gone, but {}",
     "no_helping_fix": "with it, {}, and no fix that was tried helps",
     "declined": "no edit: {}",

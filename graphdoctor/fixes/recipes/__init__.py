@@ -38,11 +38,9 @@ RECIPES: tuple[Recipe, ...] = (
     state.module_number_to_buffer,
     _REPORT_APART,
     removals.condition_without_read((*_BRANCHES, _REPORT_APART)),
-    contain.loop_outside,
     contain.own_function,
     operators.sort_in_graph,
     operators.create_on_device,
-    contain.line_outside,
 )
 
 

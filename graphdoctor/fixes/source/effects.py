@@ -30,7 +30,6 @@ from libcst import (
     List,
     Name,
     NamedExpr,
-    Pass,
     SimpleStatementLine,
     Subscript,
     Tuple,
@@ -52,7 +51,6 @@ from graphdoctor.fixes.source.tree import (
 
 _LOG = re.compile(r"debug|info|warn(ing)?|error|log|exception|critical")
 _LOGGER = re.compile(r"log", re.IGNORECASE)
-_BAR = re.compile(r"bar|tqdm|progress", re.IGNORECASE)
 _OUTPUT = words("""
     builtins.print warnings.warn sys.stdout.write sys.stderr.write pprint.pprint wandb.log
     mlflow.log_metric mlflow.log_metrics
@@ -144,25 +142,6 @@ def reports_apart(
     rest = [line for line in lines if line not in reports]
     late = [line for line in reports if rest and lines.index(line) > lines.index(rest[0])]
     return ([], lines) if set_names(*rest) & name_set(*late) else (reports, rest)
-
-
-def is_record(source: SourceFile, statement: CSTNode) -> bool:
-    """Check whether a statement reports, or keeps a number that it reads from a tensor, perhaps
-    under an ``if``.
-    """
-    return all(_is_record(source, small) for small in smalls_under(statement))
-
-
-def _is_record(source: SourceFile, small: CSTNode) -> bool:
-    match small:
-        case Expr(value=Call() as call) if is_output(source, call):
-            return True
-        case Expr(value=Call(func=Attribute(value=holder, attr=Name(value=name))) as call):
-            is_kept = _BAR.search(source.code(holder)) or reads_tensor(source, call)
-            return name in SHOWS or (name in _KEEPS and bool(is_kept))
-        case Assign(value=value) | AugAssign(value=value):
-            return reads_tensor(source, value)
-    return isinstance(small, Pass)
 
 
 @dataclass(frozen=True)

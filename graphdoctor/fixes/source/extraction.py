@@ -15,19 +15,12 @@ from libcst import (
     BaseSmallStatement,
     BaseStatement,
     BaseSuite,
-    BinaryOperation,
-    Call,
-    Comparison,
     CSTNode,
-    Decorator,
     EmptyLine,
     FunctionDef,
     IndentedBlock,
     Module,
     SimpleStatementLine,
-    Subscript,
-    UnaryOperation,
-    parse_expression,
     parse_statement,
 )
 
@@ -48,23 +41,15 @@ from graphdoctor.fixes.source.tree import (
     SourceFile,
     Statement,
     decline_if,
-    dotted,
     find,
-    holds,
     known,
     need,
     parsed,
-    walk,
 )
 
 _LOOKS_AT_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 _NOT_IN_FUNCTION = "the line isn't in a function"
 _Level = tuple[ast.AST, list[ast.stmt], list[ast.stmt], list[ast.stmt]]
-
-
-def flow_in(nodes: Iterable[BaseStatement | BaseSmallStatement]) -> Flow:
-    """Return what statements do with names."""
-    return flow(parsed(nodes))
 
 
 @dataclass(frozen=True)
@@ -318,88 +303,6 @@ def call_of(source: SourceFile, name: str) -> Statement:
 def functions_in(source: SourceFile) -> list[FunctionDef]:
     """Return the functions of a file, in order."""
     return find(source.tree, FunctionDef)
-
-
-def not_traced(function: FunctionDef, decorator: str | None = None) -> FunctionDef:
-    """Have Dynamo not trace a function, while it compiles what the function calls."""
-    text = decorator or "torch.compiler.disable(recursive=False)"
-    added = Decorator(parse_expression(text))
-    return function.with_changes(decorators=[*function.decorators, added])
-
-
-def shell(function: FunctionDef, *, is_method: bool) -> FunctionDef:
-    """Have the function that torch.compile is given not traced: it calls what is compiled.
-
-    ``torch.compile`` looks through ``torch.compiler.disable`` on a function that isn't a method and
-    compiles what is in it (``innermost_fn`` in ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15), and
-    breaks in any other wrapper that the function could get. No public name does what ``skip`` does
-    there.
-    """
-    return not_traced(function, None if is_method else "torch._dynamo.decorators.skip")
-
-
-_NOT_TRACED = ("disable(recursive=False)", "decorators.skip")
-
-
-def is_not_traced(source: SourceFile, function: CSTNode | None) -> bool:
-    """Check for a decorator that keeps Dynamo from tracing a function, such as ``shell`` writes."""
-    decorators = function.decorators if isinstance(function, FunctionDef) else ()
-    code = " ".join(source.code(decorator.decorator) for decorator in decorators)
-    return any(marker in code for marker in _NOT_TRACED)
-
-
-def splits(before: bytes, after: bytes) -> bool:
-    """Check whether an edit keeps Dynamo from tracing one more function."""
-    return any(after.count(mark.encode()) > before.count(mark.encode()) for mark in _NOT_TRACED)
-
-
-def leaves(line: CSTNode) -> bool:
-    """Check whether a line leaves a loop, an iteration, or its function, other than by an
-    exception.
-    """
-    return isinstance(line, BaseStatement) and any(True for _ in jumps(parsed([line])))
-
-
-def owner_of(source: SourceFile, function: FunctionDef) -> str | None:
-    """Return the name of a method's object; None for a function of the module. Decline if it can't
-    be such a shell.
-    """
-    is_plain = all(
-        source.is_without_grad(decorator.decorator)
-        or source.dotted_name(decorator.decorator) == "torch.enable_grad"
-        for decorator in function.decorators
-    )
-    decline_if(not is_plain, "the function has a decorator")
-    decline_if(function.asynchronous is not None, "the function is asynchronous")
-    owner, name = None, function.name.value
-    if source.is_method(function):
-        params = (*function.params.posonly_params, *function.params.params)
-        decline_if(not params, "the method has no parameter for its object")
-        owner = first_parameter(function)
-        name = f"{owner}.{name}"
-    # After a break, Dynamo begins with a function that the compiled one calls as if it had been
-    # given that.
-    callers = [
-        source.function_of(call) for call in calls_in(source.tree) if dotted(call.func) == name
-    ]
-    is_called = any(
-        caller not in (None, function) and not is_not_traced(source, caller) for caller in callers
-    )
-    decline_if(
-        is_called, f"`{function.name.value}` is called by another function, which would break there"
-    )
-    return owner
-
-
-def operations_in(lines: Iterable[CSTNode]) -> int:
-    """Count the most tensor operations that lines can do by themselves."""
-    kinds = (Call, BinaryOperation, Comparison, UnaryOperation, Subscript)
-    return sum(isinstance(node, kinds) for line in lines for node in walk(line))
-
-
-def computes(line: CSTNode) -> bool:
-    """Check whether a line does more than pass values on."""
-    return holds(line, Call, BinaryOperation)
 
 
 def _tree_of(function: FunctionDef) -> ast.FunctionDef | ast.AsyncFunctionDef:

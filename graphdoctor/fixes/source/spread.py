@@ -64,7 +64,6 @@ from libcst import (
     Yield,
 )
 
-from graphdoctor.fixes.source.extraction import is_not_traced
 from graphdoctor.fixes.source.nodes import (
     ARITHMETIC,
     ORDERS,
@@ -645,7 +644,8 @@ def traced_from(source: SourceFile, roots: Collection[FunctionDef]) -> set[Funct
     traced, waiting = set[FunctionDef](), list(roots)
     while waiting:
         function = waiting.pop()
-        if function not in traced and not is_not_traced(source, function):
+        decorators = " ".join(source.code(line) for line in function.decorators)
+        if function not in traced and "disable" not in decorators:
             traced.add(function)
             used = {name.value for name in names_in(function.body)} | _CALLED
             attributes = find(function.body, Attribute)

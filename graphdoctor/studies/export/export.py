@@ -22,7 +22,6 @@ from graphdoctor.facts.recording import Export, Recording
 from graphdoctor.facts.trials import ResultKind
 from graphdoctor.fixes.options import Sources, options_for
 from graphdoctor.fixes.patch import Candidate, FileChange, LineMap, diff_text, with_fixes
-from graphdoctor.fixes.source.extraction import splits
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from graphdoctor.probe.wire import EXPORT_FILE
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -260,13 +259,7 @@ class ExportTrials:
             and fix.place.function == "torch.export.export"
         ]
         # Settings are of torch.compile: export has its own. And it takes the function as a whole.
-        proposals = [
-            fix
-            for fix in (*edits, *calls)
-            if not fix.contains
-            and fix.kind != "config"
-            and not any(splits(edit.before, edit.after) for edit in fix.edits)
-        ]
+        proposals = [fix for fix in (*edits, *calls) if not fix.contains and fix.kind != "config"]
         if proposals or finding.location.origin != "user":
             return proposals
         # Lines that the rule suggests, where no edit is right for every program.
