@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from graphdoctor.commands.options import (
     APPLY,
     OF_TRIALS,
@@ -25,7 +23,7 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.running import begin, finish, recording_of, set_up, trials_of
-from graphdoctor.commands.terminal import EXIT_INTERRUPTED, say
+from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
 from graphdoctor.facts.reading import write_fact
@@ -173,13 +171,11 @@ def _reporting_interrupts(report: Callable[[Path], None]) -> Iterator[list[Path]
     try:
         yield made
     except KeyboardInterrupt:
-        if not made:
-            raise
-        report(made[0])
-        has_verdicts = (made[0] / FIXES_FILE).is_file()
-        again = " The same command goes on." if has_verdicts else ""
-        say(f"Interrupted.{again}")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        if made:
+            report(made[0])
+            if (made[0] / FIXES_FILE).is_file():
+                raise KeyboardInterrupt("The same command goes on.") from None
+        raise
 
 
 def _write_patch(treated: SearchResult) -> None:

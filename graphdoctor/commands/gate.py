@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import threading
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,9 +133,8 @@ def run_all(
         Progress(is_quiet=asked.quiet) as progress,
         _Runs(project, asked, progress, len(targets), jobs) as runs,
     ):
-        return runs.finished(
-            [runs.begin(number, target) for number, target in enumerate(targets, start=1)]
-        )
+        numbered = enumerate(targets, start=1)
+        return runs.finished({target.name: runs.begin(at, target) for at, target in numbered})
 
 
 class _Runs(contextlib.ExitStack):
@@ -148,7 +148,7 @@ class _Runs(contextlib.ExitStack):
         self._is_alone = jobs == 1
         self._pool = ThreadPoolExecutor(max_workers=jobs)
 
-    def begin(self, number: int, target: GateTarget) -> Future[TargetRun] | TargetRun:
+    def begin(self, number: int, target: GateTarget) -> Future[TargetRun]:
         """Run a target as soon as there is a core for it."""
         folder = target.folder or self._project.root
         try:
@@ -157,30 +157,33 @@ class _Runs(contextlib.ExitStack):
                 request = Request.of(target.spec, Measured(coverage=True))
                 store = self._project.settings.store
         except GraphDoctorError as error:
-            return TargetRun(target, error=error.message, hint=error.hint)
+            return _ended(TargetRun(target, error=error.message, hint=error.hint))
         except OSError as error:
-            return TargetRun(target, error=f"It can't be run in {folder}: {error.strerror}.")
+            why = f"It can't be run in {folder}: {error.strerror}."
+            return _ended(TargetRun(target, error=why))
         limit_s = self._asked.timeout or target.timeout or self._project.settings.timeout
         setup = self._progress.setup(_absolute(self._asked.python) or target.python, limit_s)
         if setup.interpreter not in self._warm:
-            self._warm[setup.interpreter] = found = WarmProbes(probe_command(setup.interpreter))
-            self.callback(found.close)
+            probes = WarmProbes(probe_command(setup.interpreter))
+            self._warm[setup.interpreter] = self.enter_context(contextlib.closing(probes))
         warm = self._warm[setup.interpreter]
         setup = replace(setup, folder=folder, warm=warm, is_cancelled=self._is_cancelled.is_set)
         return self._pool.submit(self._run, number, target, request, store, setup)
 
-    def finished(self, begun: Sequence[Future[TargetRun] | TargetRun]) -> list[TargetRun]:
-        """Wait for all, and return their results."""
+    def finished(self, begun: Mapping[str, Future[TargetRun]]) -> list[TargetRun]:
+        """Wait for all, by name, and return their results."""
         try:
-            wait(
-                [one for one in begun if not isinstance(one, TargetRun)],
-                return_when=FIRST_EXCEPTION,
-            )
+            wait(begun.values(), return_when=FIRST_EXCEPTION)
+            return [run.result() for run in begun.values() if run.done()]
+        except KeyboardInterrupt:
+            left = [name for name, run in begun.items() if not run.done() or run.exception()]
+            count = f"{len(begun) - len(left)} of {counted(len(begun), 'target')} had run"
+            again = f"To run only the others, name them: {shlex.join(left)}."
+            raise KeyboardInterrupt(f"{count}, and nothing was judged. {again}") from None
         finally:
             # All have ended, unless this was interrupted.
             self._is_cancelled.set()
             self._pool.shutdown(cancel_futures=True)
-        return [one if isinstance(one, TargetRun) else one.result() for one in begun]
 
     def _run(
         self, number: int, target: GateTarget, request: Request, store: Store, setup: Setup
@@ -210,6 +213,12 @@ class _Runs(contextlib.ExitStack):
             recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION))
         )
         return TargetRun(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, root)))
+
+
+def _ended(run: TargetRun) -> Future[TargetRun]:
+    future = Future[TargetRun]()
+    future.set_result(run)
+    return future
 
 
 def _absolute(python: str | None) -> str | None:

@@ -78,7 +78,11 @@ def recompiles(
         if what_if and recorded.exit.reason == "finished":
             from graphdoctor.fixes.what_if import what_if as replay_under_remedies
 
-            replay_under_remedies(request, recorded.folder, setup, jobs=jobs or 1)
+            try:
+                replay_under_remedies(request, recorded.folder, setup, jobs=jobs or 1)
+            except KeyboardInterrupt:
+                output.write(diagnose_recording(recorded.folder, selection, output.needs))
+                raise
     result = diagnose_recording(recorded.folder, selection, output.needs)
     output.write(result)
     finish(recorded, result.diagnosis)

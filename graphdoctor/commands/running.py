@@ -97,10 +97,18 @@ def set_up(
 def recording_of(
     request: Request, settings: Settings, process: ProcessOptions, *, is_warm: bool = False
 ) -> Iterator[tuple[Recorded, Setup]]:
-    """As ``set_up``, once the target has been run in a new recording."""
+    """As ``set_up``, once the target has been run in a new recording.
+
+    Raises:
+        KeyboardInterrupt: What came after the run was interrupted; says that the run is kept.
+    """
     with set_up(settings, process, is_warm=is_warm) as setup:
         recorded = record_target(request, settings.store, setup)
-        yield recorded, setup
+        try:
+            yield recorded, setup
+        except KeyboardInterrupt:
+            kept = f"The run is kept, and graphdoctor report {recorded.folder.name} shows it;"
+            raise KeyboardInterrupt(f"{kept} the same command begins anew.") from None
 
 
 def import_report_meanwhile() -> None:

@@ -272,7 +272,8 @@ def reported(error: BaseException) -> int:
             complain(error.message, error.hint)
             return error.exit_code
         case KeyboardInterrupt():
-            say("Interrupted.")
+            # What was kept, and how to go on, from who knows it.
+            say(" ".join(("Interrupted.", *map(str, error.args))))
             return EXIT_INTERRUPTED
         case BrokenPipeError():
             # Whoever read our output has gone: `graphdoctor report | head`.

@@ -24,15 +24,17 @@ from graphdoctor.facts.survey_comparison import SurveyComparison
 
 def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
     """Of a run: try fixes for what was found, write those that hold, or measure whether compiling
-    pays.
+    pays. One that ended early is run again.
 
     Of a script or a log, which only a person can change: the page of what was found.
     """
     recording, target = diagnosis.recording, diagnosis.recording.target
     if target.model is not None and not recording.compiles:
         return _explain(target.model)
-    if recording.is_partial or command_line(target, "fix") is None:
+    if (again := command_line(target, "explain")) is None:
         return explained(finding.code for finding in diagnosis.findings)
+    if recording.is_partial:
+        return again
     treatment = recording.treatment
     if treatment is None:
         return command_line(target, "fix" if _is_broken(diagnosis.findings) else "bench")
@@ -180,9 +182,11 @@ def guards_command(target: TargetInfo) -> str:
 
 
 def explained(codes: Iterable[str]) -> str | None:
-    """The page of the first of the rules, which costs most."""
+    """The page of the first of the rules, which costs most; none has advice on what wasn't
+    recorded.
+    """
     # A log or a file from elsewhere can call its findings anything.
-    rule_codes = (code for code in codes if re.fullmatch(r"GD[0-9]{3}", code))
+    rule_codes = (code for code in codes if re.fullmatch(r"GD[0-8][0-9]{2}", code))
     return next((f"graphdoctor rule {code}" for code in rule_codes), None)
 
 

@@ -104,9 +104,9 @@ def test_two_surveys_without_a_regression_lead_to_a_measurement() -> None:
             None,
             "rule GD101",
         ),
-        # Half a run proves nothing, and leads to its page.
-        (recording(ended=CRASHED), None, None),
-        (BROKEN.replace(is_partial=True), None, "rule GD101"),
+        # Half a run proves nothing.
+        (recording(ended=CRASHED), None, "explain model.py"),
+        (BROKEN.replace(is_partial=True), None, "explain model.py"),
         # A script is changed by hand.
         (BROKEN.replace(target=SCRIPT), None, "rule GD101"),
         (recording().replace(target=SCRIPT), None, None),
@@ -145,7 +145,7 @@ def test_a_name_that_cannot_be_shown_is_no_command(name: str) -> None:
 
 def test_only_rules_have_pages() -> None:
     assert explained(["GD999; rm x", "\x1b[31m", "GD1"]) is None
-    assert explained(["other", "GD202", "GD101"]) == "graphdoctor rule GD202"
+    assert explained(["GD901", "other", "GD202", "GD101"]) == "graphdoctor rule GD202"
 
 
 @for_each(
