@@ -23,6 +23,7 @@ from libcst import (
     Comparison,
     CSTNode,
     Divide,
+    For,
     FunctionDef,
     If,
     IfExp,
@@ -91,8 +92,8 @@ def keep_tensor(place: Place) -> Edit:
     dtype stays the same.
     """
     source, spread = place.source, Spread(place.source, traced_from(place.source, roots_of(place)))
-    if isinstance(place.expression, Subscript):
-        return _with_index(place, place.expression, spread)
+    if (indexed := _indexed(place)) is not None:
+        return _with_index(place, indexed, spread)
     reads = [_Read(source, spread, node) for node in _pointed_reads(place)]
     reads[0].follow()
     others = [
@@ -109,13 +110,47 @@ def keep_tensor(place: Place) -> Edit:
     return place.edit(title, *spread.changes(), is_safe=read.keeps_dtype and not others)
 
 
-def _with_index(place: Place, subscript: Subscript, spread: Spread) -> Edit:
-    """Write ``x[0, i]`` as ``x[0, i[None]].squeeze(0)``, for a tensor without dims."""
+def _indexed(place: Place) -> Subscript | None:
+    """Return what torch points to if it is indexed by a tensor; if torch gives only the line, the
+    first that a variable of the function is an index of.
+    """
+    source, node = place.source, place.expression
+    if node is not None or any(_read_by(source, call) for call in calls_in(place.statement)):
+        return node if isinstance(node, Subscript) else None
+    is_line = isinstance(place.statement, SimpleStatementLine)
+    for part in find(place.statement, Subscript) if is_line else ():
+        if any(_is_set(source, index) for index in _tensor_indices(source, part)):
+            return part
+    return None
+
+
+def _tensor_indices(source: SourceFile, subscript: Subscript) -> list[Index]:
     indices = [element.slice for element in subscript.slice if isinstance(element.slice, Index)]
-    tensors = [index for index in indices if not is_number(place.source, index.value)]
+    return [index for index in indices if not is_number(source, index.value)]
+
+
+def _is_set(source: SourceFile, index: Index) -> bool:
+    """Check for a variable that only assignments set."""
+    bindings = source.assignments(index.value)
+    nodes = [binding.node for binding in bindings if isinstance(binding, Assignment)]
+    holders = [source.around(node, Assign, For, FunctionDef) for node in nodes]
+    return bool(holders) and all(isinstance(holder, Assign) for holder in holders)
+
+
+def _with_index(place: Place, subscript: Subscript, spread: Spread) -> Edit:
+    """Write ``x[0, i]`` as ``x[0, i[None]].squeeze(0)``, for a tensor without dims, wherever the
+    function has that index.
+    """
+    source = place.source
+    tensors = _tensor_indices(source, subscript)
     index = only(tensors, "torch doesn't say which index is a tensor", "elsewhere")
     spread.index_with(index)
-    title = f"Keep the tensor that is an index of `{place.source.shortened(subscript)}`"
+    for other in find(place.function, Subscript):
+        for part in _tensor_indices(source, other):
+            if source.code(part) == source.code(index):
+                with contextlib.suppress(DeclinedError):
+                    spread.index_with(part)
+    title = f"Keep the tensor that is an index of `{source.shortened(subscript)}`"
     return place.edit(title, *spread.changes())
 
 

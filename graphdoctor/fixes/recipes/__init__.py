@@ -27,8 +27,7 @@ RECIPES: tuple[Recipe, ...] = (
     operators.bincount_to_scatter,
     operators.repeat_to_known_size,
     operators.one_hot_classes,
-    operators.clone_instead_of_deepcopy,
-    operators.numpy_to_torch,
+    operators.index_listed_tensor,
     removals.without_progress_bar,
     removals.hoist_read,
     contain.trace_backward,
@@ -39,8 +38,6 @@ RECIPES: tuple[Recipe, ...] = (
     _REPORT_APART,
     removals.condition_without_read((*_BRANCHES, _REPORT_APART)),
     contain.own_function,
-    operators.sort_in_graph,
-    operators.create_on_device,
 )
 
 

@@ -6,11 +6,12 @@ Inside of what is compiled the tensor stays; where the value leaves that, the nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 
 import libcst
 from libcst import (
+    Add,
     AnnAssign,
     Arg,
     Assert,
@@ -110,11 +111,11 @@ _CHOOSING = (If, While, Assert, BooleanOperation, UnaryOperation)
 _NEEDS: tuple[tuple[tuple[type[CSTNode], ...], str], ...] = (
     ((*_CHOOSING, IfExp), "the number decides which branch runs"),
     ((Return, Yield, Lambda), "the number is returned"),
-    ((Index, Slice), "the number is an index"),
     ((FormattedStringExpression,), "the number is formatted as text"),
     ((Element, DictElement, AnnAssign), "the number is stored"),
     ((Expr,), "nothing uses the number"),
 )
+_INDEX = "the number is an index"
 _STORED, _PASSED_ON = "the number is stored", "the number is passed on"
 _COMPARED = "the number is compared in Python"
 
@@ -261,6 +262,8 @@ class Spread:
                 self._follow_comparison(self.source.parent(parent), node)
             case Index():
                 self.index_with(parent)
+            case Slice():
+                self._slice_with(parent)
             case _:
                 needs = (reason for kinds, reason in _NEEDS if isinstance(parent, kinds))
                 raise DeclinedError(next(needs, "it's unclear what uses the number"))
@@ -314,6 +317,8 @@ class Spread:
                 for at, element in enumerate(elements):
                     if path and _may_be(path[0], at):
                         self._bind(element.value, path[1:])
+            case Subscript() if not path and self.source.is_tensor(target.value):
+                pass
             case Subscript():
                 self._hold(target.value, (_key(index_of(target)), *path))
             case Name() | Attribute():
@@ -549,20 +554,51 @@ class Spread:
                     return
         raise DeclinedError(_COMPARED)
 
+    def _slice_with(self, part: Slice) -> None:
+        """Write ``x[:, i : i + n]`` as ``x[:, i + torch.arange(n, device=x.device)]``."""
+        holder, elements, at = self._held_at(part)
+        match part:
+            case Slice(
+                lower=BaseExpression() as start,
+                upper=BinaryOperation(left=first, operator=Add(), right=size),
+                step=None,
+            ) if self.source.code(first) == self.source.code(start):
+                pass
+            case _:
+                raise DeclinedError(_INDEX)
+        are_slices = all(isinstance(other.slice, Slice) for other in elements)
+        decline_if(not are_slices or not self.source.is_tensor(holder.value), _INDEX)
+
+        def indexed(copy: CSTNode) -> CSTNode:
+            subscript = need(copy, Subscript)
+            bounds = need(subscript.slice[at].slice, Slice)
+            places = expression(
+                "{start} + torch.arange({size}, device={x}.device)",
+                start=as_operand(need(bounds.lower, BaseExpression)),
+                size=size,
+                x=as_operand(subscript.value),
+            )
+            parts = list(subscript.slice)
+            parts[at] = parts[at].with_changes(slice=Index(places))
+            return subscript.with_changes(slice=parts)
+
+        self.replace(holder, indexed)
+
+    def _held_at(self, part: CSTNode) -> tuple[Subscript, Sequence[SubscriptElement], int]:
+        element = self.source.parent(part)
+        holder = need(self.source.parent(element), Subscript, _INDEX)
+        return holder, holder.slice, [other is element for other in holder.slice].index(True)
+
     def index_with(self, index: Index) -> None:
         """Write ``x[:, i]`` as ``x[:, i[None]].squeeze(1)``: torch reads an index without dims."""
-        element = self.source.parent(index)
-        holder = self.source.parent(element)
-        is_index = isinstance(element, SubscriptElement) and isinstance(holder, Subscript)
-        elements = holder.slice if isinstance(holder, Subscript) else ()
-        at = [other is element for other in elements].index(True) if is_index else 0
+        holder, elements, at = self._held_at(index)
         before, after = elements[:at], elements[at + 1 :]
         slices = [other for other in before if isinstance(other.slice, Slice)]
         are_adjacent = len(slices) in (0, at) and all(
             isinstance(other.slice, Slice) for other in after
         )
-        is_tensor = len(elements) > 1 or self.source.is_tensor(getattr(holder, "value", None))
-        decline_if(not is_tensor or not are_adjacent, "the number is an index")
+        is_tensor = len(elements) > 1 or self.source.is_tensor(holder.value)
+        decline_if(not is_tensor or not are_adjacent, _INDEX)
 
         def indexed(copy: CSTNode) -> CSTNode:
             subscript = need(copy, Subscript)

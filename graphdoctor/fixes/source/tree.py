@@ -132,6 +132,7 @@ limit is 1000."""
 
 _TENSOR_FUNCTIONS = TENSOR_FUNCTIONS | {
     "torch.where",
+    "torch.nn.functional.normalize",
     "torch.nn.Parameter",
     "torch.nn.parameter.Parameter",
 }

@@ -18,11 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.kernels import CudaGraphSkip
-from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.moves.contain import own_function
-from graphdoctor.fixes.moves.operators import create_on_device
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
@@ -80,13 +77,6 @@ def test_small_programs_are_edited_or_left(recipe, request):
         path.write_text(updated, encoding="utf-8")
         expected = updated
     assert updated.splitlines() == expected.splitlines()
-
-
-def test_other_reason_for_skipping_cuda_graphs_is_kept():
-    place = place_at("GD504", "def forward(x):\n    return «torch.zeros(3).cuda()» + x\n")
-    skip = read_fact(CudaGraphSkip, {"kind": "mutation", "reason": "reason=mutated inputs"})
-    with pytest.raises(DeclinedError, match="edits only move"):
-        create_on_device.edit(replace(place, finding=place.finding.replace(cuda_graph_skip=skip)))
 
 
 def test_break_in_a_called_function_is_found_by_block():

@@ -6,20 +6,17 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.fixes.moves.drop import check_in_graph
-from graphdoctor.fixes.moves.operators import numpy_to_torch
 from graphdoctor.fixes.recipe import Recipe
 from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.recipes.removals import no_grad_for_inference_mode
@@ -141,24 +138,6 @@ def test_the_check_is_in_the_one_graph_and_raises_there(backend):
         torch.testing.assert_close(_run(compiled, x), _run(fixed, x), rtol=1e-4, atol=1e-4)
         with pytest.raises(RuntimeError):
             compiled(torch.full((4, 8), 1e9))
-
-
-@pytest.mark.slow
-def test_interpolation_is_numpys(tmp_path):
-    path = tmp_path / "model.py"
-    call = (
-        "import numpy as np\nimport torch\n\n\ndef forward(v, t):\n    return np.interp(v, t, t)\n"
-    )
-    path.write_bytes(numpy_to_torch.edit(place_in(call, "GD109", 6)).content)
-    interp = runpy.run_path(str(path))["_interp"]
-    generator = np.random.default_rng(0)
-    for size in (2, 9):
-        xp, fp = np.sort(generator.normal(size=size)), generator.normal(size=size)
-        x = np.concatenate([generator.normal(size=(40,)) * 2, xp, [np.nan, np.inf, -np.inf]])
-        np.testing.assert_allclose(interp(x, xp, fp), np.interp(x, xp, fp), rtol=1e-12)
-    x = generator.normal(size=(3, 4)).astype(np.float32)
-    steps = [0, 0, 1], [1, 2, 3]
-    np.testing.assert_array_equal(interp(x, *steps), np.interp(x, *steps))
 
 
 MODES = """\
