@@ -11,7 +11,6 @@ from graphdoctor.commands.named import kept_report, place_or_target
 from graphdoctor.commands.options import Given, OutputOptions, TargetOrReportArgument, with_options
 from graphdoctor.commands.running import EXIT_FAILED, begin, finish, set_up, tell_place
 from graphdoctor.commands.terminal import EXIT_INTERRUPTED
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import BENCH_PARTS, BenchPart, BenchReport
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.probe.wire import BENCH_FILE
@@ -73,11 +72,6 @@ def bench(
         flag="--thorough",
         heading=_WHAT,
     ),
-    is_minified: bool = option(
-        False,
-        "Gone: set TORCHDYNAMO_REPRO_AFTER=aot, and torch's own minifier writes the program.",
-        flag="--minify",
-    ),
 ) -> None:
     """Measure the speedup over eager mode.
 
@@ -99,11 +93,6 @@ def bench(
             )
         )
         return
-    if is_minified:
-        raise GraphDoctorError(
-            "bench has no --minify any more: set TORCHDYNAMO_REPRO_AFTER=aot to run torch's own"
-            " minifier."
-        )
     request = Request.of(spec, target=target)
     is_asked = {"cold": is_cold, "results": has_results, "causes": has_causes}
     parts: tuple[BenchPart, ...] = tuple(
@@ -150,6 +139,5 @@ _MEASURED = (
     "has_results",
     "has_causes",
     "is_thorough",
-    "is_minified",
 )
 """Parameters that say what to measure."""

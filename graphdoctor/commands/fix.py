@@ -69,9 +69,6 @@ def fix(
         "Start no new trial this many seconds after the recorded run; the next fix goes on.",
         metavar="SECONDS",
     ),
-    proposer: str | None = option(
-        None, "Removed: `graphdoctor try` checks an edit that anybody wrote.", metavar="COMMAND"
-    ),
 ) -> None:
     """Try fixes by running the target with each, and show which work.
 
@@ -84,10 +81,6 @@ def fix(
     from graphdoctor.fixes.kept import KeptFixes, UnfinishedFixes, kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check, write
 
-    if proposer is not None:
-        raise GraphDoctorError(
-            "--proposer was removed.", hint="Check an edit with: graphdoctor try PATCH.diff TARGET"
-        )
     _refuse_conflicts(common, flags, is_applied=is_applied, is_diff=is_diff, is_tried=is_tried)
     settings, output = begin(FIXES, common, flags, is_applied=is_applied)
     selection = common.selection(settings)

@@ -765,9 +765,8 @@ class NothingCompiled(GapPage, code="GD905"):
     ## What to do
     Make sure that the program calls what `torch.compile` returned, and that neither
     `TORCH_COMPILE_DISABLE` nor `torch.compiler.set_stance("force_eager")` is in effect. In a block,
-    `graphdoctor.record(reset=True)` compiles everything again. What an export's log has is in
-    `graphdoctor unpack LOG -o DIR`, and `graphdoctor export TARGET` finds out whether a target can
-    be exported.
+    `graphdoctor.record(reset=True)` compiles everything again. `tlparse` writes what an export's
+    log has to files, and `graphdoctor export TARGET` finds out whether a target can be exported.
     """
 
 
