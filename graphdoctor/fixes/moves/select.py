@@ -5,6 +5,8 @@ would have been taken.
 
 from __future__ import annotations
 
+import ast
+import ctypes
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -57,6 +59,7 @@ from libcst import (
     Lambda,
     List,
     ListComp,
+    Module,
     MultiplyAssign,
     Name,
     Nonlocal,
@@ -175,7 +178,7 @@ def select(place: Place) -> Edit:
     if isinstance(place.tested, IfExp):
         return _choose_expression(place, place.tested, names)
     statement = need(place.tested, If, "an assertion doesn't choose between values")
-    if _leaves_with(statement.body, Break):
+    if isinstance(_last(statement.body), Break):
         return _run_to_the_end(place, statement, names)
     selection = _Selection(place, statement, names)
     return selection.edit() if selection.is_whole else _choose_at_return(place, statement, names)
@@ -322,7 +325,7 @@ def _set_step(
     return _Step(", ".join(texts), value.deep_clone(), comments, write, idle, is_name)
 
 
-_NUMBERS = words("item tolist float int len bool str")
+_NUMBERS = words("tolist float int len bool str")
 
 
 def _refuse_unset(
@@ -394,8 +397,10 @@ def _in_place_step(
 
 
 _ELEMENTWISE = words("""
-    abs ceil clamp clamp_max clamp_min clip cos div exp floor masked_fill mul nan_to_num neg pow
-    reciprocal relu round rsqrt sigmoid sign sin sqrt square tanh trunc
+    abs add addcdiv addcmul ceil clamp clamp_max clamp_min clip cos div exp floor index_add
+    index_copy index_fill lerp logical_and logical_not logical_or masked_fill masked_scatter mul
+    nan_to_num neg pow reciprocal relu round rsqrt scatter scatter_add sigmoid sign sin sqrt square
+    sub tanh trunc
 """)
 """Methods that have a form with ``_`` and give a tensor of the shape that it had."""
 
@@ -498,7 +503,7 @@ class _Selection:
 
     def _lines_after(self, bodies: Sequence[_Body]) -> Sequence[BaseStatement]:
         """Return the lines that run only if no branch leaves; they are the last branch."""
-        if not any(_leaves_with(body, Return) for body in bodies):
+        if not any(map(_gives, bodies)):
             return ()
         block = self._source.parent(self._statement)
         lines = lines_of(block) if isinstance(block, IndentedBlock) else []
@@ -510,7 +515,7 @@ class _Selection:
     @property
     def is_whole(self) -> bool:
         """Check whether either no branch returns, or all of them do and only set names before."""
-        returning = [body for body, _ in self._bodies if _leaves_with(body, Return)]
+        returning = [body for body, _ in self._bodies if _gives(body)]
         if not returning or self._outer is not None:
             return not returning
         return len(returning) == len(self._bodies) and self._is_flat
@@ -521,7 +526,7 @@ class _Selection:
         return all(isinstance(line, SimpleStatementLine) for line in lines)
 
     def edit(self) -> Edit:
-        if not self._is_flat or any(_leaves_with(body, Continue) for body, _ in self._bodies):
+        if not self._is_flat or any(_leaves(body) for body, _ in self._bodies):
             return self._nested()
         source = self._source
         region = [self._statement, *self._rest]
@@ -567,7 +572,7 @@ class _Selection:
         for step in stored if changed & asked else ():
             value = step.value
             is_number = is_literal_number(value) or dotted(value) in ("True", "False")
-            is_number = is_number or called(value) in REDUCED
+            is_number = is_number or called(value) in REDUCED | {"item"}
             decline_if(not is_number, "the branch runs once, and later sizes may differ")
 
     def _put(
@@ -664,36 +669,27 @@ class _Selection:
     def _nested(self) -> Edit:
         """Write one branch after the other, each statement of which does nothing in another."""
         bodies = [_lines(body) for body, _ in self._bodies]
-        leaving = [_leaves_with(body, Continue) for body in bodies]
-        self._rest = self._rest_of_turn() if any(leaving) else ()
-        parts = [*bodies, self._rest]
-        used = [name for part in parts for name in name_set(*part)]
+        self._rest = self._rest_of_block() if any(map(_leaves, bodies)) else ()
+        used = [name for part in (*bodies, self._rest) for name in name_set(*part)]
         shared = {name for name in used if used.count(name) > 1}
-        region = [self._statement, *self._rest]
-        nested = _Nested(self._source, self._names, region, shared)
-        conditions: list[BaseExpression] = []
-        lines: list[BaseStatement] = []
-        for test in self._tests:
-            condition, before = self._names.named(condition_of(test, self._source))
-            lines += before
-            conditions.append(condition)
-        left: list[BaseExpression] = []
-        for at, body in enumerate(bodies):
-            others = [UnaryOperation(BitInvert(), other) for other in conditions[:at]]
-            turn = _all([*others, *conditions[at : at + 1]])
-            left += [UnaryOperation(BitInvert(), enclosed(turn))] if leaving[at] else []
-            lines += nested.lines(body[:-1] if leaving[at] else body, turn)
-        lines += nested.lines(self._rest, _all(left)) if left else []
+        nested = _Nested(self._source, self._names, [self._statement, *self._rest], shared)
+        choice = self._statement.with_changes(test=self._tests[0], leading_lines=())
+        lines = nested.lines([choice, *self._rest], ())
         decline_if(not nested.steps, _UNUSED)
         return self._put(_inlined(lines), nested.steps, "torch", is_safe=False)
 
-    def _rest_of_turn(self) -> Sequence[BaseStatement]:
-        """Return the lines of a loop after the ``if``."""
+    def _rest_of_block(self) -> Sequence[BaseStatement]:
+        """Return the lines after the ``if`` of a turn of a loop, or of a function."""
+        leaving = [_last(body) for body, _ in self._bodies if _leaves(body)]
+        kind = For if isinstance(leaving[0], Continue) else FunctionDef
         block = self._source.parent(self._statement)
-        is_whole = isinstance(block, IndentedBlock) and isinstance(self._source.parent(block), For)
-        decline_if(not is_whole, "the `continue` is inside another block")
+        is_whole = isinstance(block, IndentedBlock) and isinstance(self._source.parent(block), kind)
+        is_whole = is_whole and len({type(small) for small in leaving}) == 1
+        word = "continue" if kind is For else "return"
+        decline_if(not is_whole, f"the `{word}` is inside another block")
         lines = lines_of(need(block, IndentedBlock))
-        return lines[lines.index(self._statement) + 1 :]
+        rest = lines[lines.index(self._statement) + 1 :]
+        return rest[:-1] if rest and _leaves(rest[-1:]) else rest
 
 
 def _all(conditions: _Values) -> BaseExpression:
@@ -724,13 +720,20 @@ class _Nested:
         """Amounts to compute before a loop."""
 
     def lines(
-        self, lines: Sequence[BaseStatement], condition: BaseExpression, loops: tuple[For, ...] = ()
+        self, lines: Sequence[BaseStatement], conditions: _Values, loops: tuple[For, ...] = ()
     ) -> list[BaseStatement]:
-        """Write some lines."""
-        return [new for line in lines for new in self._line(line, condition, loops)]
+        """Write some lines, which run only if all conditions hold."""
+        new: list[BaseStatement] = []
+        for line in lines:
+            if isinstance(line, If) and not _is_of_python(line.test, self._source):
+                added, conditions = self._branches(line, conditions, loops)
+                new += added
+            else:
+                new += self._line(line, conditions, loops)
+        return new
 
     def _line(
-        self, line: BaseStatement, condition: BaseExpression, loops: tuple[For, ...]
+        self, line: BaseStatement, conditions: _Values, loops: tuple[For, ...]
     ) -> list[BaseStatement]:
         match line:
             case SimpleStatementLine(body=smalls):
@@ -739,51 +742,60 @@ class _Nested:
                 return [
                     new
                     for step in itertools.chain.from_iterable(made)
-                    for new in self._step(step, condition, loops)
+                    for new in self._step(step, _all(conditions), loops)
                 ]
-            case For(orelse=None, asynchronous=None) if not holds(line, Break, Continue, Return):
-                inner = self.lines(lines_of(line.body), condition, (*loops, line))
+            case For() | With() | If() if holds(line, Break, Continue, Return):
+                pass
+            case For(orelse=None, asynchronous=None):
+                inner = self.lines(lines_of(line.body), conditions, (*loops, line))
                 before: list[BaseStatement] = []
                 if not loops:
                     before, self._hoisted = self._hoisted, []
                 changed = line.deep_clone().with_changes(body=with_lines(line.body, inner))
                 return in_place_of(line, [*before, changed.with_changes(leading_lines=())])
             case With(asynchronous=None):
-                inner = self.lines(lines_of(line.body), condition, loops)
+                inner = self.lines(lines_of(line.body), conditions, loops)
                 return [line.deep_clone().with_changes(body=with_lines(line.body, inner))]
-            case If() if _is_of_python(line.test, self._source):
-                return [self._kept_branch(line, condition, loops)]
             case If():
-                return self._branches(line, condition, loops)
+                return [self._kept_branch(line, conditions, loops)]
         raise DeclinedError(_MORE)
 
-    def _kept_branch(self, line: If, condition: BaseExpression, loops: tuple[For, ...]) -> If:
+    def _kept_branch(self, line: If, conditions: _Values, loops: tuple[For, ...]) -> If:
         """Write the lines in a branch that Python takes."""
-        body = with_lines(line.body, self.lines(lines_of(line.body), condition, loops))
+        body = with_lines(line.body, self.lines(lines_of(line.body), conditions, loops))
         orelse = line.orelse
         if isinstance(orelse, If):
-            orelse = need(only(self._line(orelse, condition, loops), _MORE), If, _MORE)
+            orelse = need(only(self.lines([orelse], conditions, loops), _MORE), If, _MORE)
         elif orelse is not None:
-            lines = self.lines(lines_of(orelse.body), condition, loops)
+            lines = self.lines(lines_of(orelse.body), conditions, loops)
             orelse = orelse.with_changes(body=with_lines(orelse.body, lines))
         return line.deep_clone().with_changes(body=body, orelse=orelse)
 
     def _branches(
-        self, line: If, condition: BaseExpression, loops: tuple[For, ...]
-    ) -> list[BaseStatement]:
-        test = as_boolean_tensor(line.test, self._source)
-        name = Name(self._names.fresh("condition"))
-        lines: list[BaseStatement] = [
-            after_lines(assigned(name, without_parentheses(test)), line.leading_lines)
-        ]
-        lines += self.lines(lines_of(line.body), _all([condition, name]), loops)
-        other = UnaryOperation(BitInvert(), name)
-        match line.orelse:
-            case Else(body=body):
-                lines += self.lines(lines_of(body), _all([condition, other]), loops)
-            case If() as chained:
-                lines += self._branches(chained, _all([condition, other]), loops)
-        return lines
+        self, line: If, conditions: _Values, loops: tuple[For, ...]
+    ) -> tuple[list[BaseStatement], _Values]:
+        """Write all branches, and return what must hold for the lines after them to run."""
+        lines: list[BaseStatement] = []
+        others: list[BaseExpression] = []
+        left: list[BaseExpression] = []
+        node: If | Else | None = line
+        while node is not None:
+            turn = [*others]
+            if isinstance(node, If):
+                test = condition_of(node.test, self._source)
+                condition, made = self._names.named(test, is_kept=name_set(test) & set_names(line))
+                lines += [after_lines(new, node.leading_lines) for new in made]
+                turn.append(condition)
+                others.append(UnaryOperation(BitInvert(), condition))
+            body = lines_of(node.body)
+            if _leaves(body):
+                ways = [part for part in turn if not any(map(part.deep_equals, left))]
+                left.append(UnaryOperation(BitInvert(), enclosed(_all(ways))))
+                body = body[:-1]
+            decline_if(any(holds(inner, Break, Continue, Return) for inner in body), _MORE)
+            lines += self.lines(body, [*conditions, *turn], loops)
+            node = node.orelse if isinstance(node, If) else None
+        return lines, [*conditions, *left]
 
     def _step(
         self, step: _Step, condition: BaseExpression, loops: tuple[For, ...]
@@ -865,7 +877,7 @@ _DEEPEST = 4
 
 def _is_early(line: BaseStatement) -> bool:
     """Check for another early ``return``."""
-    return isinstance(line, If) and line.orelse is None and _leaves_with(line.body, Return)
+    return isinstance(line, If) and line.orelse is None and _gives(line.body)
 
 
 def _is_truth(test: BaseExpression) -> bool:
@@ -878,11 +890,23 @@ def _lines(body: _Body) -> Sequence[BaseStatement]:
     return lines_of(body) if isinstance(body, BaseSuite) else body
 
 
-def _leaves_with(body: _Body, *kinds: type[CSTNode]) -> bool:
-    """Check whether a body ends with a ``return``, ``break`` or ``continue``."""
+def _last(body: _Body) -> CSTNode | None:
+    """Return the last small statement of a body; None if it ends with a block."""
     lines = _lines(body)
     last = lines[-1] if lines else None
-    return isinstance(last, SimpleStatementLine) and isinstance(last.body[-1], kinds)
+    return last.body[-1] if isinstance(last, SimpleStatementLine) else None
+
+
+def _gives(body: _Body) -> bool:
+    """Check whether a body ends with a ``return`` of a value."""
+    last = _last(body)
+    return isinstance(last, Return) and last.value is not None
+
+
+def _leaves(body: _Body) -> bool:
+    """Check whether a body ends with ``continue``, or with a ``return`` of nothing."""
+    last = _last(body)
+    return isinstance(last, Continue) or (isinstance(last, Return) and last.value is None)
 
 
 def _inlined(lines: list[BaseStatement]) -> list[BaseStatement]:
@@ -1011,7 +1035,13 @@ def _each_chosen(
 
 
 def _chosen(conditions: _Values, values: _Values) -> BaseExpression:
-    """Choose the value of the first condition that is true, or the last one."""
+    """Choose the value of the first condition that is true, or the last one.
+
+    Numbers that are read from tensors are chosen among these: what leaves is a number still.
+    """
+    if any(_is_item(value) for value in values) and all(map(_is_numeric, values)):
+        func = Attribute(_chosen(conditions, _unread(values)), Name("item"))
+        return Call(func)
     safe = [_needed(value, conditions, at) for at, value in enumerate(values)]
     chosen = safe.pop()
     match values[0], safe:
@@ -1024,6 +1054,32 @@ def _chosen(conditions: _Values, values: _Values) -> BaseExpression:
         if at + 1 < len(safe) or not value.deep_equals(chosen):
             chosen = where(condition, value, chosen)
     return chosen
+
+
+def _is_item(value: BaseExpression) -> bool:
+    return called(value) == "item" and matchers.matches(value, matchers.Call(args=[]))
+
+
+def _is_numeric(value: BaseExpression) -> bool:
+    return is_literal_number(value) or isinstance(value, Name | Attribute) or _is_item(value)
+
+
+def _unread(values: _Values) -> _Values:
+    """Return tensors in place of ``x.item()``, in float64 beside a number that has more digits than
+    a float32.
+    """
+    numbers = [
+        float(ast.literal_eval(Module([]).code_for_node(value)))
+        for value in values
+        if is_literal_number(value)
+    ]
+    is_short = all(ctypes.c_float(number).value == number for number in numbers)
+    tensors: list[BaseExpression] = []
+    for value in values:
+        func = value.func if isinstance(value, Call) else None
+        tensor = func.value if isinstance(func, Attribute) else value
+        tensors.append(tensor if func is None or is_short else method_call(tensor, "double"))
+    return tensors
 
 
 def _needed(value: BaseExpression, conditions: _Values, at: int) -> BaseExpression:
@@ -1179,16 +1235,16 @@ def _run_to_the_end(place: Place, statement: If, names: Names) -> Edit:
     decline_if(is_last_used, "what the loop counts is used after it")
     at, running = lines.index(statement), Name(names.fresh("is_running"))
     nested = _Nested(source, names, [loop])
-    before = nested.lines(lines[:at], running)
+    before = nested.lines(lines[:at], [running])
     more, stays = lines_of(statement.body)[:-1], negated(statement.test, source)
     last: list[BaseStatement] = []
     if more:
         ends = Name(names.fresh("ends"))
         test = enclosed(condition_of(statement.test, source))
-        last = [assigned(ends, _all([running, test])), *nested.lines(more, ends)]
+        last = [assigned(ends, _all([running, test])), *nested.lines(more, [ends])]
         stays = UnaryOperation(BitInvert(), ends)
     still = assigned(running, _all([running, enclosed(stays, (UnaryOperation,))]))
-    after = nested.lines(lines[at + 1 :], running)
+    after = nested.lines(lines[at + 1 :], [running])
     first, *others_changed = [*last, still]
     turn = [*before, after_lines(first, statement.leading_lines), *others_changed, *after]
     tensor = _carried(source, names, loop)

@@ -37,6 +37,7 @@ RECIPES: tuple[Recipe, ...] = (
     state.module_number_to_buffer,
     _REPORT_APART,
     removals.condition_without_read((*_BRANCHES, _REPORT_APART)),
+    removals.condition_without_read((select.select,), "read-after-choice"),
     contain.own_function,
 )
 

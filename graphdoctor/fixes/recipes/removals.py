@@ -248,7 +248,9 @@ def _equal_tests(source: SourceFile, choice: If) -> list[If]:
     return [node for node in find(source.tree, If) if node.test.deep_equals(choice.test)]
 
 
-def condition_without_read(recipes: Sequence[Recipe]) -> Recipe:
+def condition_without_read(
+    recipes: Sequence[Recipe], name: str = "condition-without-read"
+) -> Recipe:
     """``if x.max().item() > 1:`` becomes what other recipes write for ``if x.max() > 1:``.
 
     Also for a name that is only set to such a number. Without the ``if``, nothing needs the number.
@@ -264,7 +266,7 @@ def condition_without_read(recipes: Sequence[Recipe]) -> Recipe:
         title = f"{without.title}, without reading `{source.shortened(reads[0][0])}`"
         return replace(without, title=title, is_safe=False)
 
-    return Recipe("condition-without-read", frozenset({"GD103", "GD119"}), edit)
+    return Recipe(name, frozenset({"GD103", "GD119"}), edit)
 
 
 def _choice(place: Place) -> If:

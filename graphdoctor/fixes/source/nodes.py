@@ -384,9 +384,14 @@ class Names:
         self._taken.add(candidate)
         return candidate
 
-    def named(self, test: BaseExpression) -> tuple[Name, list[BaseStatement]]:
-        """Return a name for a condition, and the line that sets it unless it is a name already."""
-        if isinstance(test, Name):
+    def named(
+        self, test: BaseExpression, *, is_kept: object = False
+    ) -> tuple[Name, list[BaseStatement]]:
+        """Return a name for a condition, and the line that sets it unless it is a name already.
+
+        ``is_kept``: a name's own value is needed after it is set to another.
+        """
+        if isinstance(test, Name) and not is_kept:
             return test, []
         name = Name(self.fresh("condition"))
         return name, [assigned(name, test)]
