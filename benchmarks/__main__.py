@@ -45,7 +45,7 @@ PARTS = (
         "editing",
         "fuzz",
     ),
-    *("survey", "reach", "world", "set-aside", "merged", "gpu", "counters"),
+    *("survey", "reach", "world", "set-aside", "held-out", "merged", "gpu", "counters"),
 )
 _OF_RECORDINGS = {"overhead", "startup"}
 _ASKED_FOR = {*world.CORPORA, "merged", "gpu", "counters"}
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="of reach, world and set-aside, fix this program only; repeatable",
+        help="of reach, world, set-aside and held-out, fix this program only; repeatable",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
     parser.add_argument(

@@ -45,6 +45,7 @@ _MARKS = {
 CORPORA = {
     "world": _HERE / "world",
     "set-aside": _HERE / "world" / "set_aside",
+    "held-out": _HERE / "world" / "held_out",
     "reach": _HERE.parent / "tests" / "fixes" / "programs",
 }
 """Folders of programs by part; in each one ``sites.json`` says how many sites a program has."""
