@@ -13,7 +13,6 @@ from graphdoctor.commands.running import EXIT_FAILED, begin, finish, set_up, tel
 from graphdoctor.commands.terminal import EXIT_INTERRUPTED
 from graphdoctor.facts.bench import BENCH_PARTS, BenchPart, BenchReport
 from graphdoctor.facts.spec import RunSpec, option
-from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.recorded import Recorded, new_recording, record_target
@@ -87,11 +86,7 @@ def bench(
     place = place_or_target(target, settings)
     if place is not None:
         flags.refuse_run(*_MEASURED)
-        output.write(
-            kept_report(
-                place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")
-            )
-        )
+        output.write(kept_report(place, BenchReport))
         return
     request = Request.of(spec, target=target)
     is_asked = {"cold": is_cold, "results": has_results, "causes": has_causes}

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor.commands.gate import TargetRun, run_all
 from graphdoctor.commands.options import ProcessOptions, with_options
 from graphdoctor.commands.running import this_project
 from graphdoctor.commands.settings import PYPROJECT, TABLE, GateTarget, find_pyproject
+from graphdoctor.commands.target_runs import TargetRun, run_all
 from graphdoctor.commands.terminal import say, say_result
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import RunSpec, option

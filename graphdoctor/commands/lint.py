@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.commands.gate import known_baseline, policies
+from graphdoctor.commands.judging import policies_without_runs
 from graphdoctor.commands.named import last_recording
 from graphdoctor.commands.options import (
     BASELINE,
     COLOR,
+    FORMAT,
     NO_BASELINE,
     ShownOptions,
     argument,
@@ -21,17 +22,11 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.output import Output
 from graphdoctor.commands.running import this_project
-from graphdoctor.commands.settings import (
-    GateTarget,
-    Project,
-    Settings,
-    load_project,
-    project_folder,
-)
+from graphdoctor.commands.settings import Project, Settings, load_project, project_folder
 from graphdoctor.commands.terminal import Color, complain
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.spec import option
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.lint import LintReport, Recorded, lint_files, python_files, recorded_in
 from graphdoctor.version import __version__
@@ -104,7 +99,7 @@ def lint(
         "Include functions that the last recording saw compiled; the result then depends on it.",
         flag="--recording/--no-recording",
     ),
-    format: str = option(LINT.names[0], "{formats}.", metavar="FORMAT"),
+    format: str = FORMAT,
     color: Color = COLOR,
 ) -> None:
     """Find certain graph breaks in source without running it.
@@ -132,17 +127,16 @@ def lint(
     for project, paths in _by_project([path for file in files for path in python_files(file)]):
         place, recorded = _last_recording(project.settings) if recording else (None, Recorded())
         places += [place] if place is not None else []
-        _, baseline_findings = known_baseline(project, baseline, is_without=is_without_baseline)
-        # A project without targets has the policy that one would have.
-        targets = project.targets or (GateTarget(RunSpec(target=""), name=""),)
-        judged_by = policies(targets, project, shown=shown, baseline=baseline_findings)
+        judged_by = policies_without_runs(
+            project, baseline, shown=shown, is_without=is_without_baseline
+        )
         reports.append(
             lint_files(
                 paths,
                 root=project.root,
                 version=__version__,
                 shown_from=Path.cwd(),
-                policies=list(judged_by.values()),
+                policies=[policy for _, policy in judged_by],
                 recorded=recorded,
             )
         )

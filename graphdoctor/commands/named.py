@@ -7,7 +7,7 @@ command left.
 from __future__ import annotations
 
 import importlib.machinery
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,10 +17,11 @@ from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
 from graphdoctor.facts.base import Fact
-from graphdoctor.facts.bench import BenchReport, CureReport
+from graphdoctor.facts.bench import BenchReport, BenchVerdict, CureReport
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.export import ExportReport
-from graphdoctor.probe.wire import BENCH_FILE, CURE_FILE, EXPORT_FILE
+from graphdoctor.facts.profile import ProfileReport
+from graphdoctor.probe.wire import BENCH_FILE, CURE_FILE, EXPORT_FILE, PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs, chosen_stages, diagnose_on, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.documents import (
@@ -239,16 +240,31 @@ def _read_document(place: NamedRun) -> Diagnosis:
     return read_diagnosis(content, str(place.location))
 
 
+_STUDIES: Mapping[type[Fact], tuple[str, str, Collection[str]]] = {
+    CureReport: (CURE_FILE, "cure", ("steps",)),
+    BenchReport: (BENCH_FILE, "bench", ("variants", "verdict")),
+    ExportReport: (EXPORT_FILE, "export", ("ways",)),
+    ProfileReport: (PROFILE_FILE, "profile", ("kernels", "lines")),
+}
+"""Of each report, its file in a recording, the command that writes it, and fields that it must
+have."""
+
+
 @dataclass(frozen=True)
 class Study:
-    """What a study found, as an earlier command left it; ``said`` is its answer, None for a profile
-    or an export.
-    """
+    """What a study found, as an earlier command left it."""
 
     command: str
     document: Document[Any]
     content: Any
-    said: str | None
+
+    @property
+    def answer(self) -> str | None:
+        """What was found, in a sentence or two; None for an export."""
+        match self.content:
+            case CureReport(text=text) | BenchReport(verdict=BenchVerdict(text=text)):
+                return text
+        return None
 
 
 def kept_study(place: NamedRun) -> Study | None:
@@ -258,24 +274,16 @@ def kept_study(place: NamedRun) -> Study | None:
 
     if place.kind != "folder" or isinstance(place.location, Url):
         return None
-    if (place.path / CURE_FILE).is_file():
-        cure = kept_report(place, CureReport, file=CURE_FILE, command="cure", has=("steps",))
-        return Study("cure", CURE, cure, cure.text)
-    if (place.path / BENCH_FILE).is_file():
-        bench = kept_report(
-            place, BenchReport, file=BENCH_FILE, command="bench", has=("variants", "verdict")
-        )
-        return Study("bench", BENCH, bench, bench.verdict.text)
-    if (place.path / EXPORT_FILE).is_file():
-        export = kept_report(place, ExportReport, file=EXPORT_FILE, command="export", has=("ways",))
-        return Study("export", EXPORT, export, None)
+    for kind, document in ((CureReport, CURE), (BenchReport, BENCH), (ExportReport, EXPORT)):
+        file, command, _ = _STUDIES[kind]
+        if (place.path / file).is_file():
+            return Study(command, document, kept_report(place, kind))
     return None
 
 
-def kept_report(
-    place: NamedRun, kind: type[_Report], *, file: str, command: str, has: Collection[str]
-) -> _Report:
+def kept_report(place: NamedRun, kind: type[_Report]) -> _Report:
     """Read the report that an earlier command left."""
+    file, command, has = _STUDIES[kind]
     hint = f"graphdoctor {command} model.py makes one."
     path = place.path / file if place.kind == "folder" else place.path
     content = file_content(path, missing=f"{place.path} holds no {command}.", hint=hint)

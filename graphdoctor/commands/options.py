@@ -44,6 +44,7 @@ RECORDINGS: Any = option(
     metavar="DIR",
 )
 QUIET: Any = option(False, "Show no progress and no summary on standard error.", flag="--quiet -q")
+FORMAT: Any = option("text", "What to write to standard output: {formats}.", metavar="FORMAT")
 VERBOSE: Any = option(
     False, "Add each graph's operations and code, and torch's full messages.", flag="--verbose -v"
 )

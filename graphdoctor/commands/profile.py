@@ -7,7 +7,6 @@ from graphdoctor.commands.options import CommonOptions, Given, TargetOrReportArg
 from graphdoctor.commands.running import begin, finish, set_up
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.spec import RunSpec, option
-from graphdoctor.probe.wire import PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.views.formats import PROFILE
@@ -56,9 +55,7 @@ def kept_profile(place: NamedRun, needs: Needs) -> ProfileResult:
     """Read the report of an earlier ``profile``."""
     from graphdoctor.trace.reader import read_recording
 
-    report = kept_report(
-        place, ProfileReport, file=PROFILE_FILE, command="profile", has=("kernels", "lines")
-    )
+    report = kept_report(place, ProfileReport)
     has_picture = needs.picture and place.kind == "folder"
     return ProfileResult(
         report, read_recording(place.path, picture=True).picture if has_picture else None

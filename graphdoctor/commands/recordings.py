@@ -125,7 +125,7 @@ def _result(path: Path) -> tuple[str, str, str]:
     recording = diagnosis.recording
     target = recording.target.text or ""
     if (study := kept_study(NamedRun(path, "folder"))) is not None:
-        return study.command, target, study.said or sentence(diagnosis)[0]
+        return study.command, target, study.answer or sentence(diagnosis)[0]
     if (path / PROFILE_FILE).is_file():
         regime = kept_profile(NamedRun(path, "folder"), Needs()).report.regime
         return "profile", target, sentence(diagnosis)[0] if regime is None else regime.text

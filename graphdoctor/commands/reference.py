@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.commands.options import COLOR, argument, with_options
+from graphdoctor.commands.options import COLOR, FORMAT, argument, with_options
 from graphdoctor.commands.output import Output
 from graphdoctor.commands.terminal import Color
 from graphdoctor.errors import GraphDoctorError
@@ -24,7 +24,7 @@ def rule(
         list[str] | None, argument("Codes or beginnings of codes: GD101, GD1.")
     ] = None,
     is_all: bool = option(False, "Every rule, as without a code.", flag="--all"),
-    format: str = option(RULES.names[0], "{formats}.", metavar="FORMAT"),
+    format: str = FORMAT,
     color: Color = COLOR,
 ) -> None:
     """Explain a rule: what it finds, why it costs, what to write.

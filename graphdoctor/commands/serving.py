@@ -11,13 +11,13 @@ from typer.models import ArgumentInfo
 
 from graphdoctor.commands.app import command_of
 from graphdoctor.commands.commands import COMMANDS
-from graphdoctor.commands.gate import known_baseline, policies
+from graphdoctor.commands.judging import policies_without_runs
 from graphdoctor.commands.options import ShownOptions, with_options
-from graphdoctor.commands.settings import GateTarget, load_project
+from graphdoctor.commands.settings import load_project
 from graphdoctor.commands.terminal import say_serving
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.spec import option
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.views.words import first_sentence
 
@@ -57,17 +57,13 @@ def _home_of(folder: Path) -> Home:
 
     try:
         project = load_project(folder)
-        _, baseline = known_baseline(project, None, is_without=False)
-        targets = project.targets or (GateTarget(RunSpec(target=""), name=""),)
-        judged_by = policies(targets, project, shown=ShownOptions(), baseline=baseline)
+        judged_by = policies_without_runs(project, None, shown=ShownOptions())
     except GraphDoctorError:
         # Settings that are being written, or wrong: their own commands say so.
         return Home(folder, Store(folder, keep_count=1))
     settings = project.settings
     store = Store(project.root, keep_count=settings.keep_recordings, folder=settings.recordings)
-    return Home(
-        project.root, store, grouped((target.target, judged_by[target.name]) for target in targets)
-    )
+    return Home(project.root, store, grouped(judged_by))
 
 
 @with_options()

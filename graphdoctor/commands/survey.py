@@ -12,6 +12,7 @@ import typer
 
 from graphdoctor.commands.options import (
     COLOR,
+    FORMAT,
     PYTHON,
     QUIET,
     RECORDINGS,
@@ -89,9 +90,7 @@ class ListOptions:
 class TableOptions:
     """Files and looks of the table."""
 
-    format: str = option(
-        SURVEY.names[0], "What to write to standard output: {formats}.", metavar="FORMAT"
-    )
+    format: str = FORMAT
     output: list[Path] | None = option(
         None,
         "Also write the table to this file, in the format of its ending. Repeatable.",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.gate import merged_report, reached_projects
+from graphdoctor.commands.gate_targets import merged_report, reached_projects
 from graphdoctor.commands.settings import load_project
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import CheckReport

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from graphdoctor.commands.gate import TargetRun
 from graphdoctor.commands.init import add_section, starter_section, with_budgets
 from graphdoctor.commands.settings import load_project
+from graphdoctor.commands.target_runs import TargetRun
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.trials.launch.discover import discover, holds_no_target, is_script
 from tests.conftest import CLEAN_TARGET, REPOSITORY, run_command
