@@ -207,6 +207,7 @@ ReasonKind = Literal[
     "unreached",
     "not_attacked",
     "not_raised",
+    "not_skipped",
     "not_run",
     "stops_there",
     "stops_at",

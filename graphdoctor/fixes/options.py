@@ -162,7 +162,7 @@ def _edits(
             encoding = f"{path.name} is encoded in {source.tree.encoding}"
             declined.append(DeclinedError(f"{encoding}, which can't encode the edit"))
         else:
-            shared = ("title", "is_safe", "drops_output", "reached", "raised")
+            shared = ("title", "is_safe", "drops_output", "reached", "skipped", "raised")
             candidates.append(
                 Candidate(
                     **values_of(edit, *shared),

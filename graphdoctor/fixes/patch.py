@@ -299,8 +299,9 @@ class Candidate:
     """One thing that can be tried: edits of files as the program has them, or a change of the run.
 
     ``snippet`` is None for an edit of source, and if ``title`` has to do; ``contains`` is for one
-    that contains a break rather than removing it; ``reached`` and ``raised`` are the lines of the
-    file before the edit that inputs must reach, or that must raise, for a trial to prove anything;
+    that contains a break rather than removing it; ``reached``, ``skipped`` and ``raised`` are the
+    lines of the file before the edit that inputs must reach, below which they must skip a branch,
+    or that must raise, for a trial to prove anything;
     ``name`` is stable, such as ``mark_dynamic x 0``.
     """
 
@@ -315,6 +316,7 @@ class Candidate:
     contains: bool = False
     drops_output: bool = False
     reached: tuple[int, ...] = ()
+    skipped: int | None = None
     raised: int | None = None
     name: str = ""
     addresses: tuple[str, ...] = ()

@@ -68,6 +68,8 @@ class Edit:
     """Whether it may write less text, or raise another exception, where that is said."""
     reached: tuple[int, ...] = ()
     """The lines that inputs must reach for a trial to prove anything; none if any call will do."""
+    skipped: int | None = None
+    """The line of an ``if`` whose branch an input must skip; None if there is none."""
     raised: int | None = None
     """The line that an input must have raise, so that exceptions are compared; None if the edit is
     about none."""

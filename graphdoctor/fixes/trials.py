@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
@@ -47,7 +47,7 @@ from graphdoctor.trials.judge import (
 )
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames
+from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames, Way
 from graphdoctor.trials.timing import is_plain, time_pair
 
 AGAIN = "-again"
@@ -416,8 +416,9 @@ class Trials:
             judged = replace(judged, verdict="verified", reasons=())
         for edit in fix.edits[:1]:
             program, name = trial.state.program, self._untouched_name
-            needed: list[tuple[int, ReasonKind, Literal["reached", "raised"]]]
+            needed: list[tuple[int, ReasonKind, Way]]
             needed = [(line, "unreached", "reached") for line in fix.reached]
+            needed += [] if fix.skipped is None else [(fix.skipped, "not_skipped", "skipped")]
             needed += [] if fix.raised is None else [(fix.raised, "not_raised", "raised")]
             for line, kind, what in needed:
                 original = self.original_line(program, str(edit.path), line)

@@ -57,6 +57,7 @@ class Equal:
         return f", equal {counted(self.count, 'time')}"
 
 
+Way = Literal["reached", "skipped", "raised"]
 EqualSizes = Mapping[tuple[str, str, str], Equal]
 """By file, function and the expression that gives the number, as ``ast.unparse`` writes it."""
 
@@ -195,9 +196,9 @@ class Replays:
             replace(self._request, timing=descriptor), recording, is_fresh=True, is_shown=True
         )
 
-    def lines(self, name: str, what: Literal["reached", "raised"]) -> frozenset[tuple[str, int]]:
-        """Read the lines that the calls and the other inputs of a replay run, or that raise, with
-        files.
+    def lines(self, name: str, what: Way) -> frozenset[tuple[str, int]]:
+        """Read the lines, with files, that the calls and the other inputs of a replay run, below
+        which some run the next line and some don't, or that raise.
         """
         return frozenset((file, line) for file, line in self._attacks_of(name).get(what, ()))
 

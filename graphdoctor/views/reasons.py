@@ -261,6 +261,7 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "unreached": "no input that was tried reaches line {}",
     "not_attacked": "no other inputs were tried",
     "not_raised": "no input that was tried raises at line {}",
+    "not_skipped": "no input that was tried skips the lines under line {}",
     "not_run": "no input that was tried runs {}",
     "stops_there": "torch stops there all the same",
     "stops_at": "torch then stops at {}",

@@ -208,6 +208,20 @@ def equal_in(folder: Path, setup: Setup, body: str) -> dict[str, tuple[str, ...]
     return {text: equal.names for (_, _, text), equal in found.items()}
 
 
+def test_branches_that_inputs_take_and_skip_are_noted(tmp_path, setup):
+    model = tmp_path / "model.py"
+    body = "if len(x) > 0:\n    x = x * 2\nif x.sum() > 0:\n    x = x + 1\nreturn x"
+    text = PROGRAM.format(body="".join(f"        {line}\n" for line in body.splitlines()))
+    model.write_text(text)
+    request = Request.of(RunSpec(target=f"{model}:Net", backend="eager"))
+    with Replays(request, tmp_path / "replays", setup) as replays:
+        replays.replay(Program(), "untouched", attacks="untouched", backend="eager")
+        skipped = {line for _, line in replays.lines("untouched", "skipped")}
+    lines = text.splitlines()
+    assert lines.index("        if x.sum() > 0:") + 1 in skipped
+    assert lines.index("            x = x + 1") + 1 not in skipped
+
+
 def test_size_equal_to_a_number_of_one_call_is_left(tmp_path, setup):
     assert equal_in(tmp_path, setup, "n = int(index.max().item()) + 1\nreturn x.sum() * n") == {}
 

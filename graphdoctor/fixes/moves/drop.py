@@ -23,6 +23,7 @@ from libcst import (
     BaseStatement,
     BaseSuite,
     BinaryOperation,
+    BitInvert,
     Break,
     Call,
     Comparison,
@@ -41,6 +42,7 @@ from libcst import (
     FormattedString,
     FormattedStringText,
     From,
+    FunctionDef,
     GreaterThan,
     GreaterThanEqual,
     If,
@@ -79,6 +81,7 @@ from graphdoctor.fixes.source.expressions import (
     as_tensor,
     is_literal_number,
     negated,
+    refuse_effects,
     without_python,
 )
 from graphdoctor.fixes.source.nodes import (
@@ -258,15 +261,58 @@ def _unguarded(place: Place, choice: If) -> Edit:
     outer, test = without_python(choice.test)
     lines = lines_of(choice.body)
     is_alone = _Asked.of(place, test, is_taken=True).leaves_alone(lines)
-    decline_if(not is_alone, "the branch does more than change what its condition asks about")
+    is_likely = is_alone or _is_general(source, test, lines)
+    decline_if(not is_likely, "the branch does more than change what its condition asks about")
     body = choice.body
     if isinstance(body, IndentedBlock):
         decline_if(has_comment(body.header) or comments_in(body.footer), _LOST)
-    text = source.shortened(test)
+    text, line = source.shortened(test), source.start(choice)[0]
     title = f"Drop the check `{text}`: where it's false, the lines after it change nothing"
+    proof = {"reached": (), "skipped": None if is_alone else line}
     if outer is not None:
-        return place.edit(title, (choice.test, outer.deep_clone()))
-    return place.edit(title, *lines_for(source, choice, [line.deep_clone() for line in lines]))
+        return place.edit(title, (choice.test, outer.deep_clone()), **proof)
+    changes = lines_for(source, choice, [line.deep_clone() for line in lines])
+    return place.edit(title, *changes, **proof)
+
+
+def _is_general(source: SourceFile, test: BaseExpression, lines: _Lines) -> bool:
+    """Check whether lines compute with what the condition asks the whole of, so that they may give
+    the same where it's false: ``if not mask.all(): bias = bias.masked_fill(~mask, -1e4)``.
+    """
+    smalls = [small for line in lines for small in smalls_under(line)]
+    if not all(isinstance(small, Assign) for small in smalls):
+        return False
+    for small in smalls:
+        refuse_effects(small)
+    functions = [node for node in find(source.tree, FunctionDef) if node.name.value == called(test)]
+    if len(functions) == 1:
+        # `if has_loops(edges): edges = without_loops(edges)`
+        returned = [node.value for node in find(functions[0].body, Return) if node.value]
+        is_asked = any(_selection(source, value) is not None for value in returned)
+        return is_asked and bool(name_set(test) & name_set(*calls_in(*lines)))
+    selection = _selection(source, test)
+    texts = {_text(source, node) for line in lines for node in find(line, BaseExpression)}
+    return selection is not None and _text(source, selection) in texts
+
+
+def _selection(source: SourceFile, test: BaseExpression) -> BaseExpression | None:
+    """Return the mask or the indices of which a test asks if there is anything to do; None if it
+    asks something else.
+    """
+    match test:
+        case UnaryOperation(operator=Not(), expression=Call() as whole) if called(
+            whole
+        ) == "all" and not source.given_to(whole):
+            checked, is_empty = source.receiver(whole), False
+        case _:
+            try:
+                checked, is_empty = _checked(source, test, is_empty=False)
+            except DeclinedError:
+                return None
+    match checked:
+        case UnaryOperation(operator=BitInvert(), expression=mask):
+            checked = mask
+    return None if is_empty else checked
 
 
 _COUNTS = words("numel nelement sum any count_nonzero")

@@ -282,6 +282,7 @@ class Attacking:
             "attacks": index,
             "unstable": sorted(unstable),
             "reached": sorted(_lines(shown)),
+            "skipped": sorted(_lines_left_twice(shown)),
             "raised": sorted(self._raised),
             "equal": self._equal.as_json(),
             "returns": self._returns.relied_on(),
@@ -484,6 +485,21 @@ def _raised_at(error: BaseException) -> tuple[str, int] | None:
     code = last.tb_frame.f_code
     is_on_purpose = dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
     return (code.co_filename, last.tb_lineno) if is_on_purpose else None
+
+
+def _lines_left_twice(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
+    """Return the lines after which one line ran at one time, and another one at another."""
+    after: defaultdict[tuple[CodeType, int], set[int]] = defaultdict(set)
+    tables: dict[CodeType, list[tuple[int, int, int | None]]] = {}
+    for code, *offsets in arcs:
+        table = tables.setdefault(code, [*code.co_lines()])
+        first, second = (
+            next((line for start, end, line in table if start <= offset < end), None)
+            for offset in offsets
+        )
+        if first is not None and second is not None and first != second:
+            after[code, first].add(second)
+    return {(code.co_filename, line) for (code, line), then in after.items() if len(then) > 1}
 
 
 def _lines(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
