@@ -17,9 +17,9 @@ from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import DeclinedEdits
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.stack import parsed
+from graphdoctor.fixes.moves.registry import recipes_for
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.recipe import Place, UnlearnedError, traced_path
-from graphdoctor.fixes.recipes import recipes_for
 from graphdoctor.fixes.run_changes import (
     RecompileFixes,
     call_fix,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from graphdoctor.fixes.moves.registry import RECIPES, recipes_for
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes import RECIPES, recipes_for
 from graphdoctor.fixes.source.tree import DeclinedError
 from graphdoctor.rules.catalog import RULES
 from tests.conftest import clean_environment, run_command, run_script

@@ -20,8 +20,8 @@ import pytest
 
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.moves.contain import own_function
+from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Place, Recipe
-from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.fixes.recipes.places import placed
 

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, currently_in_test_context, given, note, sett
 from hypothesis import strategies as st
 
 from graphdoctor.facts.guards import ChangeKind, GuardChange
+from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Edit, Place, Recipe
-from graphdoctor.fixes.recipes import RECIPES
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
 from tests.each import for_each
 from tests.fixes.recipes.places import cases, finding, place_of

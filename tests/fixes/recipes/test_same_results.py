@@ -17,9 +17,9 @@ import torch
 
 from graphdoctor.facts.guards import GuardChange
 from graphdoctor.fixes.moves.drop import check_in_graph
+from graphdoctor.fixes.moves.move import no_grad_for_inference_mode
+from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Recipe
-from graphdoctor.fixes.recipes import RECIPES
-from graphdoctor.fixes.recipes.removals import no_grad_for_inference_mode
 from tests.each import for_each
 from tests.fixes.recipes.places import cases, mended, place_in, place_of
 
