@@ -22,14 +22,17 @@ from graphdoctor.facts.stack import parsed
 _DEFAULT = 88
 """What both formatters have by themselves."""
 
+_WIDEST = 100
+"""Columns of a new line where nothing says how many."""
+
 _QUOTES = {"single": "'", "double": '"'}
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _CONDITION = re.compile(r"((?:el)?if |while |return |[\w.]+ = )(.+?)(:?)$")
 
 
 def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
-    """An edited file with its own quotes, without new lines that its project finds too long, if
-    they can be broken.
+    """An edited file with its own quotes, without new lines that are too long for its project, or
+    for a reader, if they can be broken.
     """
     limit, quote = style_of(path)
     tree = parsed(after)
@@ -39,8 +42,7 @@ def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
         text = _with_quotes_of(before.decode(), after.decode(), quote)
     except UnicodeDecodeError:
         return after
-    if limit is None:
-        return text.encode()
+    limit = limit or _WIDEST
     old_lines = set(before.decode(errors="replace").split("\n"))
     indented = re.search(r":\s*\n([ \t]+)\S", text)
     unit = indented[1] if indented else "    "

@@ -2,8 +2,9 @@
 graph runs, so text and order stay.
 
 A ``print`` becomes ``torch._higher_order_ops.print`` (seen in 2.11 and 2.13). For other reports the
-file gets an operator of its own, with an effect, which torch neither drops nor reorders (2.13:
-``is_impure`` in ``torch/_library/utils.py``).
+file gets an operator with an effect, which torch neither drops nor reorders (2.13: ``is_impure`` in
+``torch/_library/utils.py``): one for each logging function, which takes a text and tensors, or else
+one of its own with the lines themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from libcst import (
     Attribute,
     Await,
     BaseExpression,
+    BaseNumber,
     BaseStatement,
+    BaseString,
     Call,
     ClassDef,
     ConcatenatedString,
@@ -37,6 +40,7 @@ from libcst import (
     Param,
     SimpleStatementLine,
     SimpleString,
+    Subscript,
     Yield,
     matchers,
     parse_expression,
@@ -47,8 +51,20 @@ from libcst.metadata import BuiltinScope, GlobalScope
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import CLOCKS, SHOWS, is_output, smalls_under
+from graphdoctor.fixes.source.expressions import condition_of
 from graphdoctor.fixes.source.extraction import functions_in
-from graphdoctor.fixes.source.nodes import above, after_lines, below_new, called, calls_in, is_elif
+from graphdoctor.fixes.source.nodes import (
+    above,
+    after_lines,
+    bare,
+    below_new,
+    called,
+    calls_in,
+    expression,
+    is_elif,
+    lines_of,
+    refuse_comment,
+)
 from graphdoctor.fixes.source.torch_names import words
 from graphdoctor.fixes.source.tree import (
     Change,
@@ -56,7 +72,10 @@ from graphdoctor.fixes.source.tree import (
     SourceFile,
     decline_if,
     dotted,
+    find,
     holds,
+    known,
+    last_name,
     names_in,
     need,
     only,
@@ -67,6 +86,20 @@ from graphdoctor.fixes.source.tree import (
 _READS = words("float", "builtins.")
 _PYTHON = words("int tolist str repr format join")
 """Functions that give what an operator can't be given as a tensor."""
+
+_TEXTS = ("builtins.print", "warnings.warn", "sys.stdout.write", "sys.stderr.write")
+"""Functions that take a text, not a format and its values."""
+
+_FILLED = re.compile(r"((?:[^%]|\n)*)(?:%([-+ 0]*\d*(?:\.\d+)?)([%sdeEfFgG])|$)")
+_ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r"))
+_OPERATOR = """@torch.library.custom_op("{label}", mutates_args=())
+def {name}({parameters}) -> None:
+    {body}
+
+
+{name}.register_fake(lambda *_: None)
+{name}.register_effect(torch._library.effects.EffectType.ORDERED)
+"""
 
 _FACTS = ("shape", "dtype", "device", "ndim")
 _MOST_VALUES = 3
@@ -122,7 +155,7 @@ class _Text:
                 self.add(left)
                 self.add(right)
             case _ if _is_static(self.source, value):
-                self.parts.append(("code", f"{self.source.code(value)}{mark}"))
+                self.parts.append(("code", f"{self.source.code(value)}{mark.removesuffix(':')}"))
             case _:
                 self._add_value(value, mark)
 
@@ -136,7 +169,9 @@ class _Text:
                 kind = f"!{part.conversion}" if part.conversion else ""
                 texts = [text.value for text in spec or () if isinstance(text, FormattedStringText)]
                 decline_if(len(texts) != len(spec or ()), "a value decides the format")
-                self.add(value, f"{kind}{':' if texts else ''}{''.join(texts)}")
+                # An f-string formats a zero-dim tensor as its number, which ``str`` doesn't.
+                spec_of = "" if kind and not texts else f":{''.join(texts)}"
+                self.add(value, f"{kind}{spec_of}")
             case _:
                 raise DeclinedError("the text is written with `=`")
 
@@ -148,7 +183,7 @@ class _Text:
         # A number's digits, without a format, are those of a double.
         is_cast = any(called(node) == "float" for node, _ in reads)
         is_exact = is_whole and not is_cast
-        decline_if(reads and ":" not in mark and not is_exact, "it prints all digits of a number")
+        decline_if(reads and mark in ("", ":") and not is_exact, "it prints all digits of a number")
         others = [call for call in calls_in(value) if called(call) in _PYTHON]
         decline_if(others, f"`{source.shortened(value)}` isn't a tensor")
         self.values.append(with_replaced(value, reads))
@@ -167,13 +202,7 @@ class _Text:
 
     def _written(self, kind: str, part: str, is_formatted: bool) -> str:
         if kind == "literal":
-            for old, new in (
-                ("\\", "\\\\"),
-                ('"', '\\"'),
-                ("\n", "\\n"),
-                ("\t", "\\t"),
-                ("\r", "\\r"),
-            ):
+            for old, new in _ESCAPES:
                 part = part.replace(old, new)
             count = 4 if is_formatted else 2
             return part.replace("{", "{" * count).replace("}", "}" * count)
@@ -181,19 +210,73 @@ class _Text:
         return f"{{{{{part}}}}}" if kind == "value" and is_formatted else f"{{{part}}}"
 
 
+@dataclass
+class _Logged(_Text):
+    """A ``%`` format and the tensors that it is given, as a logging function takes them."""
+
+    is_always_filled: bool = False
+    """Whether the format is filled in without values, too."""
+
+    def _add_value(self, value: BaseExpression, mark: str) -> None:
+        if isinstance(value, BaseNumber) and not mark:
+            self.literal(self.source.code(value))
+            return
+        is_size = re.fullmatch(r".*\.shape\[-?\d+\]|len\(.*\)", self.source.code(value)) is not None
+        kind = "int" if is_size else "torch.Tensor"
+        if isinstance(value, Name | Attribute):
+            kind = _kind(self.source, value)
+        if kind == "torch.Tensor":
+            super()._add_value(value, mark)
+            return
+        decline_if(kind != "int", "a value isn't a tensor")
+        self.values.append(expression("torch.tensor({value})", value=value))
+        self.parts.append(("value", ":d" if mark in ("", ":") else mark))
+
+    def add_filled(self, text: str, values: Iterator[BaseExpression]) -> None:
+        """Add ``text % values``."""
+        for literal, flags, kind in _FILLED.findall(text):
+            self.literal(literal)
+            if kind == "%":
+                self.literal("%")
+            elif kind:
+                decline_if(kind == "s" and flags, "a text is padded")
+                self.add(
+                    known(next(values, None), "a value is missing"),
+                    f":{flags}{kind}".removesuffix(":s"),
+                )
+
+    def written(self) -> tuple[str, str]:
+        """Return the format and the list of the values, as code."""
+        text = "".join(self._filled(kind, part) for kind, part in self.parts)
+        for old, new in _ESCAPES:
+            text = text.replace(old, new)
+        return f'"{text}"', f"[{', '.join(map(self.source.code, self.values))}]"
+
+    def _filled(self, kind: str, part: str) -> str:
+        if kind == "literal":
+            return part.replace("%", "%%") if self.values or self.is_always_filled else part
+        decline_if(kind == "code", "a value isn't a tensor")
+        is_number = re.fullmatch(r":[-+ 0]*\d*(\.\d+)?[deEfFgG]", part)
+        decline_if(part != "!s" and not is_number, "a value has a format of its own")
+        return f"%{part[1:]}"
+
+
 @recipe("GD101", "GD102", "GD103", "GD105")
 def report_in_operator(place: Place) -> Edit:
-    """``log.info("loss %.3f", loss)`` moves into an operator of its own, ``_info(loss)``.
+    """``log.info("loss %.3f", loss)`` becomes ``_info("loss %.3f", [loss])``, an operator that the
+    file has once for ``log.info``.
 
-    Also a warning, a metric's writer, or an ``if`` in which there is nothing else: its condition is
-    read in the operator. Unsafe: the record names the operator's line, a tensor that is shown whole
-    shows no ``grad_fn``, and it's torch's private name that gives an operator an effect.
+    Also a warning, and an ``if`` in which there is nothing else: ``_warn_if(condition, …)``. What
+    has another form, such as a metric's writer, moves into an operator of its own. Unsafe: the
+    record names the operator's line, a tensor that is shown whole shows no ``grad_fn``, and it's
+    torch's private name that gives an operator an effect.
     """
+    before = functions_in(place.source)
     source = place.source.changed(in_operator(place.source, place.statement))
-    at, skipped = functions_in(place.source).index(place.function) + 1, 0
-    while lines := _reports_in(source, functions_in(source)[at])[skipped:]:
+    behind, skipped = len(before) - before.index(place.function), 0
+    while lines := _reports_in(source, functions_in(source)[-behind])[skipped:]:
         try:
-            source, at = source.changed(in_operator(source, lines[0])), at + 1
+            source = source.changed(in_operator(source, lines[0]))
         except DeclinedError:
             skipped += 1
     return Edit("Report it from an operator in the graph", source.content)
@@ -213,17 +296,101 @@ def _reports_in(source: SourceFile, function: FunctionDef) -> list[BaseStatement
 
 
 def in_operator(source: SourceFile, line: BaseStatement) -> Change:
-    """Move a line that only reports into an operator, with the reports below it.
+    """Report a line that only reports from an operator.
 
     Raises:
         DeclinedError: It does more, or reports what an operator can't be given.
     """
     what = "the line does more than report"
     decline_if(not _is_report(source, line) or is_elif(source, line), what, "another_line")
+    try:
+        return _in_shared(source, line)
+    except DeclinedError:
+        return _in_its_own(source, line)
+
+
+def _in_shared(source: SourceFile, line: BaseStatement) -> Change:
+    """Call the file's operator for a logging function."""
+    refuse_comment(line.with_changes(leading_lines=()))
+    inner, condition = line, ""
+    if isinstance(line, If):
+        decline_if(line.orelse is not None, "there is an `else`")
+        inner = only(lines_of(line.body), "the branch has several lines")
+        condition = source.code(bare(condition_of(line.test, source)))
+    small = only(need(inner, SimpleStatementLine).body, "the line has several statements")
+    call = need(need(small, Expr).value, Call)
+    keywords = [source.code(arg) for arg in call.args if arg.keyword]
+    plain = [arg.value for arg in call.args if not arg.keyword and not arg.star]
+    given = iter(plain)
+    path, log, first = source.dotted_name(call), source.code(call.func), known(next(given, None))
+    fill = "text % tuple(values)" if path in _TEXTS else "text, *values"
+    is_text = path in _TEXTS or (is_output(source, call) and _is_logger(source, call))
+    is_outer = all(
+        isinstance(binding.scope, GlobalScope | BuiltinScope)
+        for part in (call.func, *(arg.value for arg in call.args if arg.keyword))
+        for name in names_in(part)
+        for binding in source.assignments(name)
+    )
+    is_text &= path == "builtins.print" or isinstance(first, BaseString)
+    decline_if(not is_text or not is_outer or any(arg.star for arg in call.args), "it has no text")
+    logged = _Logged(source, is_always_filled=path in _TEXTS)
+    if path in _TEXTS:
+        logged.add(first)
+        for value in given if path == "builtins.print" else ():
+            logged.literal(" ")
+            logged.add(value)
+    elif isinstance(first, SimpleString) and len(plain) > 1:
+        logged.add_filled(str(first.evaluated_value), given)
+    else:
+        logged.add(first)
+    rest = [source.code(value) for value in given]
+    decline_if(rest and path != "warnings.warn", "it has more values than its text")
+    keywords[:0] = rest
+    text, values = logged.written()
+    indexed = [part.value for value in logged.values for part in find(value, Subscript)]
+    has_index = any(last_name(part) != "shape" for part in indexed)
+    decline_if(condition and has_index, "what the branch guards may be missing")
+    body = f"{log}({', '.join([fill, *keywords])})"
+    when, passed = ("when: torch.Tensor, ", f"{condition}, ") if condition else ("", "")
+    body = f"if when:\n        {body}" if condition else body
+    wanted = f"_{called(call).strip('_')}{'_if' * bool(condition)}"
+    parameters = f"{when}text: str, values: list[torch.Tensor]"
+    return _with_operator(source, line, wanted, parameters, body, f"{passed}{text}, {values}")
+
+
+def _is_logger(source: SourceFile, call: Call) -> bool:
+    return (
+        isinstance(call.func, Attribute)
+        and "log" in source.code(call.func.value).lower()
+        and not source.dotted_name(call).startswith(("wandb.", "mlflow."))
+    )
+
+
+def _with_operator(
+    source: SourceFile, line: BaseStatement, wanted: str, parameters: str, body: str, passed: str
+) -> Change:
+    """Call an operator in place of a line, and add it above unless the file has it."""
+    same = [
+        function.name.value
+        for function in functions_in(source)
+        if function.decorators
+        and source.code(function.params) == parameters
+        and source.code(function.body).strip() == body
+    ]
+    name = same[0] if same else source.free_name(wanted)
+    call = after_lines(need(parse_statement(f"{name}({passed})"), SimpleStatementLine), above(line))
+    if same:
+        return line, call
+    return _added(source, line, call, _operator(source, name, parameters, body))
+
+
+def _in_its_own(source: SourceFile, line: BaseStatement) -> Change:
+    """Move a line into an operator, with the reports below it."""
+    what = "the line does more than report"
     function = need(source.function_of(line), FunctionDef, "it isn't in a function")
     block = need(source.parent(line), IndentedBlock, what)
     at = block.body.index(line)
-    lines = [line]
+    lines: list[BaseStatement] = [line]
     for other in block.body[at + 1 :] if isinstance(line, SimpleStatementLine) else ():
         is_one = isinstance(other, SimpleStatementLine) and _is_report(source, other)
         if not is_one or len(set(_values(source, [*lines, other]).values())) > _MOST_VALUES:
@@ -237,25 +404,30 @@ def in_operator(source: SourceFile, line: BaseStatement) -> Change:
     owner = source.around(function, ClassDef)
     of = owner if owner is not None and function.name.value in ("forward", "__call__") else function
     name = source.free_name(f"_{of.name.value.strip('_').lower()}_{called(first).strip('_')}")
-    namespace = re.sub(r"\W", "_", source.path.stem).strip("_") or "program"
     parameters = [f"{value}: {_kind(source, values[value])}" for value in order]
-    added = parse_module(f"""@torch.library.custom_op("{namespace}::{name[1:]}", mutates_args=())
-def {name}({", ".join(parameters)}) -> None: pass
-
-
-{name}.register_fake(lambda *_: None)
-{name}.register_effect(torch._library.effects.EffectType.ORDERED)
-""").body
+    operator, *registered = _operator(source, name, ", ".join(parameters), "pass")
     renamed = [(node, Name(value)) for node, value in given.items()]
     body = [with_replaced(inner, renamed) for inner in lines]
     body[0] = body[0].with_changes(leading_lines=())
-    operator = need(added[0], FunctionDef).with_changes(body=IndentedBlock(body))
+    operator = need(operator, FunctionDef).with_changes(body=IndentedBlock(body))
     passed = ", ".join(source.code(values[value]) for value in order)
     call = after_lines(need(parse_statement(f"{name}({passed})"), SimpleStatementLine), above(line))
     rest = [*block.body[:at], call, *block.body[at + len(lines) :]]
-    statement, news = below_new(source, block, block.with_changes(body=rest), operator)
+    return _added(source, block, block.with_changes(body=rest), [operator, *registered])
+
+
+def _added(source: SourceFile, old: CSTNode, new: CSTNode, operator: Sequence[CSTNode]) -> Change:
+    function = need(operator[0], FunctionDef)
+    statement, news = below_new(source, old, new, function)
     above_it, below = cast("Sequence[CSTNode]", news)
-    return statement, [above_it, *added[1:], below]
+    return statement, [above_it, *operator[1:], below]
+
+
+def _operator(source: SourceFile, name: str, parameters: str, body: str) -> Sequence[CSTNode]:
+    namespace = re.sub(r"\W", "_", source.path.stem).strip("_") or "program"
+    label = f"{namespace}::{name[1:]}"
+    text = _OPERATOR.format(label=label, name=name, parameters=parameters, body=body)
+    return parse_module(text).body
 
 
 def _is_report(source: SourceFile, line: CSTNode) -> bool:
@@ -310,7 +482,7 @@ def _kind(source: SourceFile, node: BaseExpression) -> str:
         holder = getattr(binding, "node", None)
         loop = source.around(holder, For) if isinstance(holder, Name) else None
         if isinstance(holder, Param):
-            values.append(holder.default)
+            values.append(node)
         elif loop is not None and any(part is holder for part in walk(loop.target)):
             counter = matchers.Element(matchers.Name(source.code(node)))
             counted = matchers.Tuple([counter, matchers.ZeroOrMore()])

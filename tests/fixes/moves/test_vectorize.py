@@ -11,6 +11,7 @@ from pathlib import Path
 
 from graphdoctor.fixes.moves.vectorize import vectorize
 from graphdoctor.fixes.source.tree import DeclinedError
+from graphdoctor.fixes.wrapping import wrapped
 from tests.fixes.recipes.places import place_in
 
 HERE = Path(__file__).parent
@@ -39,7 +40,8 @@ def edited(name: str) -> tuple[str, str]:
         edit = vectorize.edit(place_in(text, "GD104", line))
     except DeclinedError as declined:
         return f"declined: {declined.reason}", ""
-    return edit.title, edit.content.decode()
+    after = wrapped(text.encode(), edit.content, Path("/model.py"))
+    return edit.title, after.decode()
 
 
 def test_loops_are_edited_or_left(request):
