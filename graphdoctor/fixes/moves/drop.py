@@ -225,7 +225,11 @@ def _general_branch(place: Place, choice: If) -> Edit:
     shortcuts, general = [choice, *others[:-1]], need(others[-1], Else)
     names = name_set(general.body)
     for shortcut in shortcuts:
-        masks = _asked_whole(source, need(shortcut, If).test)
+        test, word = need(shortcut, If).test, "all"
+        if isinstance(test, UnaryOperation) and isinstance(test.operator, Not):
+            test, word = test.expression, "any"
+        mask = _asked_whole(source, test, word)
+        masks = name_set(mask) if mask is not None else set[str]()
         unclear = "the conditions don't ask about a whole mask that the `else` uses"
         decline_if(not masks or not masks <= names, unclear, "elsewhere")
         is_beside = isinstance(shortcut.body, SimpleStatementSuite)
@@ -243,14 +247,19 @@ def _general_branch(place: Place, choice: If) -> Edit:
     return place.edit(title, (choice, lines), reached=reached)
 
 
-def _asked_whole(source: SourceFile, test: BaseExpression) -> set[str]:
-    """Return the names in ``mask.all()`` and ``not mask.any()``; none for another condition."""
-    word = "all"
-    if isinstance(test, UnaryOperation) and isinstance(test.operator, Not):
-        word, test = "any", test.expression
-    tensor = source.receiver(test)
-    is_whole = isinstance(test, Call) and called(test) == word and not source.given_to(test)
-    return name_set(tensor) if tensor is not None and is_whole else set()
+def _asked_whole(source: SourceFile, test: BaseExpression, word: str) -> BaseExpression | None:
+    """Return the mask of ``mask.all()``, or of ``mask.any()``; None for another condition."""
+    if isinstance(test, Call) and source.method_name(test) == word and not source.given_to(test):
+        return source.receiver(test)
+    return None
+
+
+def _is_not_all(source: SourceFile, test: BaseExpression) -> BaseExpression | None:
+    """Return the mask of ``not mask.all()``; None for another condition."""
+    match test:
+        case UnaryOperation(operator=Not(), expression=inner):
+            return _asked_whole(source, inner, "all")
+    return None
 
 
 # A branch that changes nothing where it isn't taken.
@@ -299,20 +308,18 @@ def _selection(source: SourceFile, test: BaseExpression) -> BaseExpression | Non
     """Return the mask or the indices of which a test asks if there is anything to do; None if it
     asks something else.
     """
-    match test:
-        case UnaryOperation(operator=Not(), expression=Call() as whole) if called(
-            whole
-        ) == "all" and not source.given_to(whole):
-            checked, is_empty = source.receiver(whole), False
-        case _:
-            try:
-                checked, is_empty = _checked(source, test, is_empty=False)
-            except DeclinedError:
-                return None
+    checked = _is_not_all(source, test)
+    if checked is None:
+        try:
+            checked, is_for_empty = _checked(source, test, is_empty=False)
+        except DeclinedError:
+            return None
+        if is_for_empty:
+            return None
     match checked:
         case UnaryOperation(operator=BitInvert(), expression=mask):
             checked = mask
-    return None if is_empty else checked
+    return checked
 
 
 _COUNTS = words("numel nelement sum any count_nonzero")
@@ -350,8 +357,9 @@ class _Asked:
     @classmethod
     def of(cls, place: Place, test: BaseExpression, *, is_taken: bool) -> _Asked:
         """Read a condition; ``is_taken``: lines run if it's true, otherwise if it's false."""
-        if masks := _asked_whole_of(place.source, test) if is_taken else None:
-            return cls(place, test, frozenset(), masks)
+        mask = _is_not_all(place.source, test) if is_taken else None
+        if mask is not None:
+            return cls(place, test, frozenset(), _text(place.source, mask))
         try:
             checked, is_for_empty = _checked(place.source, test, is_empty=False)
         except DeclinedError:
@@ -472,17 +480,6 @@ class _Asked:
                     and (float(self._source.code(right)) == float(neutral))
                 )
         return False
-
-
-def _asked_whole_of(source: SourceFile, test: BaseExpression) -> str:
-    """Return the text of a mask of which ``not mask.all()`` asks."""
-    match test:
-        case UnaryOperation(operator=Not(), expression=Call() as whole) if source.method_name(
-            whole
-        ) == "all" and not source.given_to(whole):
-            mask = source.receiver(whole)
-            return _text(source, mask) if mask is not None else ""
-    return ""
 
 
 def _checked(

@@ -14,7 +14,6 @@ from itertools import takewhile
 
 from libcst import (
     AddAssign,
-    And,
     AnnAssign,
     Arg,
     AsName,
@@ -29,10 +28,8 @@ from libcst import (
     BaseStatement,
     BaseSuite,
     BinaryOperation,
-    BooleanOperation,
     Call,
     ClassDef,
-    Comparison,
     CompFor,
     CSTNode,
     Decorator,
@@ -58,7 +55,6 @@ from libcst import (
     List,
     ListComp,
     Minus,
-    Module,
     MultiplyAssign,
     Name,
     NamedExpr,
@@ -94,7 +90,6 @@ from graphdoctor.fixes.source.effects import (
 from graphdoctor.fixes.source.nodes import (
     ARITHMETIC,
     after_lines,
-    alone,
     assigned,
     below_new,
     called,
@@ -145,49 +140,23 @@ def guard_output(place: Place) -> Edit:
 
     Unsafe: the compiled program prints or does less.
     """
-    source, statement, is_log = place.source, place.statement, place.finding.code == "GD101"
+    source, statement, more = place.source, place.statement, "the line contains more than the call"
     if isinstance(statement, If) and isinstance(statement.body, SimpleStatementSuite):
         # `if verbose: print(x)` on one line.
-        more = "the line contains more than the call"
         decline_if(statement.orelse is not None, more)
         call = _bare_call(place, only(statement.body.body, more))
-        test = enclosed(statement.test, (Comparison, UnaryOperation)).deep_clone()
-        guard = parse_expression("not torch.compiler.is_compiling()")
-        change: Change = statement.test, BooleanOperation(test, And(), guard)
+        changes: list[Change] = [(statement.test, skipped_while_compiling([], statement.test).test)]
     else:
-        call, change = _guarded_line(place)
+        call = _bare_call(place, place.small_statement)
+        line = need(statement, SimpleStatementLine)
+        only(line.body, more)
+        changes = [*_guarded(source, [line])]
     name = source.code(call.func)
+    is_log = place.finding.code == "GD101"
     decline_if(not is_log, f"what `{name}` does would be lost while compiling")
     refuse_lost_warning(source, call)
     decline_if(_QUERY.match(name.rpartition(".")[2]), f"`{name}` may do more than log")
-    title = f"Skip `{name}(…)` while compiling"
-    return place.edit(title, change, drops_output=True)
-
-
-def _guarded_line(place: Place) -> tuple[Call, Change]:
-    small, line = place.small_statement, need(place.statement, SimpleStatementLine)
-    call = _bare_call(place, small)
-    smalls = list(line.body)
-    functions = [
-        place.source.code(other.value.func)
-        if isinstance(other, Expr) and isinstance(other.value, Call)
-        else None
-        for other in smalls
-    ]
-    # Adjacent calls to the same function: torch names each line once.
-    at = smalls.index(small)
-    is_same = [function == functions[at] for function in functions]
-    first = at - len(list(takewhile(bool, reversed(is_same[:at]))))
-    last = at + len(list(takewhile(bool, is_same[at:])))
-    before, guarded, after = smalls[:first], smalls[first:last], smalls[last:]
-    inner = SimpleStatementLine(_ended(guarded), trailing_whitespace=line.trailing_whitespace)
-    lines: list[BaseStatement] = [SimpleStatementLine(_ended(before))] if before else []
-    lines = in_place_of(line, [*lines, skipped_while_compiling([inner])])
-    return call, (line, [*lines, *([SimpleStatementLine(after)] if after else [])])
-
-
-def _ended(smalls: Sequence[BaseSmallStatement]) -> list[BaseSmallStatement]:
-    return [*smalls[:-1], *alone(smalls[-1]).body]
+    return place.edit(f"Skip `{name}(…)` while compiling", *changes, drops_output=True)
 
 
 def _bare_call(place: Place, small: CSTNode) -> Call:
@@ -662,22 +631,22 @@ def remove_disable(place: Place) -> Edit:
 
 
 def _enabled(source: SourceFile, call: Call) -> tuple[Change, str]:
-    if isinstance(call.func, Call):
-        inner = _disabled(call.func)
-        return (call.func, inner), source.code(inner)
-    name = known(dotted(call.func), "the source doesn't say which function is called")
-    owner = source.around(call, ClassDef)
-    definitions: list[CSTNode] = []
-    match name.split("."):
-        case [plain]:
-            definitions = _definitions(source, call, plain)
-        case ["self", attribute] if owner is not None:
-            stored = [
-                node.value
-                for node in find(owner.body, Assign)
-                if name in [dotted(target.target) for target in node.targets]
-            ]
-            definitions = [*_in_scope(owner.body, attribute), *stored]
+    func = call.func
+    if isinstance(func, Call):
+        inner = _disabled(func)
+        return (func, inner), source.code(inner)
+    name = known(dotted(func), "the source doesn't say which function is called")
+    definitions: list[CSTNode | None] = []
+    match func:
+        case Name():
+            nodes = [getattr(binding, "node", None) for binding in source.assignments(func)]
+            pairs = zip(nodes, source.values(func), strict=True)
+            definitions = [node if value is None else value for node, value in pairs]
+        case Attribute(value=Name("self"), attr=Name(value=attribute)):
+            owner = source.around(call, ClassDef)
+            methods = find(owner.body, FunctionDef) if owner is not None else []
+            definitions = [node for node in methods if node.name.value == attribute]
+            definitions += source.bound_to(func)
     decline_if(not definitions, f"`{name}` isn't defined in this file")
     match only(definitions, f"`{name}` is defined more than once"):
         case FunctionDef() as function:
@@ -685,40 +654,6 @@ def _enabled(source: SourceFile, call: Call) -> tuple[Change, str]:
         case Call() as definition:
             return (definition, _disabled(definition)), name
     raise DeclinedError(f"`{name}` isn't disabled where it is defined")
-
-
-def _definitions(source: SourceFile, call: Call, name: str) -> list[CSTNode]:
-    for scope in source.parents(call):
-        if isinstance(scope, FunctionDef | Module):
-            definitions = list(_in_scope(scope, name))
-            params = find(scope.params, Param) if isinstance(scope, FunctionDef) else []
-            definitions += [param for param in params if param.name.value == name]
-            if definitions:
-                return definitions
-    return []
-
-
-def _in_scope(scope: CSTNode, name: str) -> Iterator[CSTNode]:
-    for child in scope.children:
-        match child:
-            case FunctionDef() | ClassDef():
-                if child.name.value == name:
-                    yield child
-            case Lambda():
-                continue
-            case Assign(targets=[AssignTarget(target=Name(value=target))], value=value):
-                if target == name:
-                    yield value
-            case AssignTarget() | AugAssign() | AnnAssign() | NamedExpr() | For():
-                if name in name_set(child.target):
-                    yield child
-                if isinstance(child, For):
-                    yield from _in_scope(child, name)
-            case ImportAlias():
-                if dotted(child.asname.name if child.asname is not None else child.name) == name:
-                    yield child
-            case _:
-                yield from _in_scope(child, name)
 
 
 def _undecorated(function: FunctionDef) -> FunctionDef:
@@ -776,9 +711,11 @@ def _without(source: SourceFile, small: BaseSmallStatement) -> list[Change]:
         ended: Change = before, before.with_changes(semicolon=small.semicolon)
         return [*([ended] if line.body[-1] is small else []), (small, [])]
     block = source.parent(line)
-    if isinstance(line, SimpleStatementSuite) or not isinstance(block, IndentedBlock):
-        return [(small, Pass(semicolon=small.semicolon))]
-    if len(block.body) == 1:
+    if (
+        isinstance(line, SimpleStatementSuite)
+        or not isinstance(block, IndentedBlock)
+        or len(block.body) == 1
+    ):
         return [(small, Pass(semicolon=small.semicolon))]
     lines = lines_of(block)
     if line is not lines[-1]:
