@@ -168,7 +168,6 @@ def _edits(
                     **values_of(edit, *shared),
                     kind="code",
                     edits=(FileChange(path, before, wrapped(before, edit.content, path)),),
-                    contains=not recipe.removes,
                 )
             )
     # A recipe for something else says least of why this isn't fixed.

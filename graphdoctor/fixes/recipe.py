@@ -295,14 +295,13 @@ class Recipe:
     name: str
     codes: frozenset[str]
     edit: Callable[[Place], Edit]
-    removes: bool = True
 
 
-def recipe(*codes: str, removes: bool = True) -> Callable[[Callable[[Place], Edit]], Recipe]:
+def recipe(*codes: str) -> Callable[[Callable[[Place], Edit]], Recipe]:
     """Make a recipe of the function that writes its edit; its name is the function's."""
 
     def made(edit: Callable[[Place], Edit]) -> Recipe:
-        return Recipe(edit.__name__.replace("_", "-"), frozenset(codes), edit, removes)
+        return Recipe(edit.__name__.replace("_", "-"), frozenset(codes), edit)
 
     return made
 

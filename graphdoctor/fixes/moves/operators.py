@@ -1,8 +1,10 @@
 """Operators whose results have no size that torch knows: ``one_hot``, ``bincount``,
-``repeat_interleave``; and lists of numbers that ``tolist`` reads.
+``repeat_interleave``; lists of numbers that ``tolist`` reads; and ``backward()``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from libcst import (
     Attribute,
@@ -12,16 +14,21 @@ from libcst import (
     Comma,
     Name,
     ParenthesizedWhitespace,
+    SimpleStatementLine,
     SimpleWhitespace,
+    matchers,
     parse_expression,
 )
 
+from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.moves.stay import roots_of
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.nodes import (
+    assigned,
     bare,
     by_name,
     called,
+    calls_in,
     expression,
     keyword_argument,
     method_call,
@@ -30,8 +37,8 @@ from graphdoctor.fixes.source.nodes import (
     torch_call,
 )
 from graphdoctor.fixes.source.spread import Spread, traced_from
-from graphdoctor.fixes.source.torch_names import words
-from graphdoctor.fixes.source.tree import Change, decline_if, dotted, known, need
+from graphdoctor.fixes.source.torch_names import INTEGER_METHODS, words
+from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, dotted, find, known, need
 
 _ARGUMENTS = "its arguments aren't supported"
 _CLASSES = words("""
@@ -157,3 +164,53 @@ def index_listed_tensor(place: Place) -> Edit:
     spread.follow(call, (None,))
     title = f"Keep the tensor whose items `{source.shortened(call)}` reads"
     return place.edit(title, *spread.changes())
+
+
+@recipe("GD112")
+def trace_backward(place: Place) -> Edit:
+    """Sets ``trace_autograd_ops``, and detaches the loss, and what it is made of, right after
+    ``loss.backward()``.
+
+    torch traces the backward pass then. Where a tensor that was differentiated is returned, or used
+    after a later break, it breaks at ``backward()`` all the same: its graph is gone (GB4927, seen
+    on 2.13). Without such a use the setting alone does, which is tried by itself. Unsafe: what is
+    detached no longer requires a gradient, which whoever gets it may need.
+    """
+    source = place.source
+    line = need(place.statement, SimpleStatementLine, "the line begins a compound statement")
+    calls = [call for call in calls_in(line) if called(call) == "backward"]
+    decline_if(not calls, "the line doesn't call `backward()`", "another_line")
+    is_alone = matchers.matches(
+        line, matchers.SimpleStatementLine([matchers.Expr(matchers.Call(args=[]))])
+    )
+    decline_if(not is_alone, "`backward()` has arguments, or shares its line")
+    loss = source.receiver(calls[0])
+    loss = need(loss, Name, "`backward()` is called on more than a variable")
+    number = source.start(line)[0]
+    kept = dict.fromkeys(
+        name.value
+        for name in (loss, *_made_of(source, loss))
+        if source.is_local(name)
+        and any(source.start(read)[0] > number for read in source.reads(name))
+    )
+    decline_if(not kept, "the loss isn't used after it")
+    detached = [assigned(name, expression("{name}.detach()", name=Name(name))) for name in kept]
+    written = source.replaced((line, [line.deep_clone(), *detached]))
+    content = with_settings(written, ["torch._dynamo.config.trace_autograd_ops = True"])
+    title = f"Let torch trace the backward pass, and detach `{'`, `'.join(kept)}` after it"
+    return Edit(title, known(content, "Python can't parse the file"))
+
+
+_WITHOUT_GRADIENT = INTEGER_METHODS | {"detach", "one_hot", "randint"}
+
+
+def _made_of(source: SourceFile, loss: Name) -> Iterator[Name]:
+    """Iterate over variables of the function that the loss is computed from, and that a gradient
+    goes through.
+    """
+    for value in filter(None, source.values(loss)):
+        for name in find(value, Name):
+            if source.is_local(name) and source.parameter(name) is None:
+                calls = calls_in(*filter(None, source.values(name)))
+                if _WITHOUT_GRADIENT.isdisjoint(map(called, calls)):
+                    yield name

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.moves import (
-    contain,
-    dense,
-    drop,
-    move,
-    operators,
-    report,
-    select,
-    stay,
-    vectorize,
-)
+from graphdoctor.fixes.moves import dense, drop, move, operators, report, select, stay, vectorize
 from graphdoctor.fixes.recipe import Recipe
 
 _BRANCHES = (drop.drop, select.select, drop.check_in_graph, move.guard_report)
@@ -39,7 +29,7 @@ RECIPES: tuple[Recipe, ...] = (
     operators.index_listed_tensor,
     move.without_progress_bar,
     move.hoist_read,
-    contain.trace_backward,
+    operators.trace_backward,
     move.iterable_to_list,
     move.list_argument,
     move.local_parameter_to_tensor,
@@ -47,7 +37,6 @@ RECIPES: tuple[Recipe, ...] = (
     _REPORT_APART,
     move.condition_without_read((*_BRANCHES, _REPORT_APART)),
     move.condition_without_read((select.select,), "read-after-choice"),
-    contain.own_function,
 )
 
 

@@ -52,7 +52,6 @@ from libcst.metadata import BuiltinScope, GlobalScope
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import CLOCKS, SHOWS, is_output, smalls_under
 from graphdoctor.fixes.source.expressions import condition_of
-from graphdoctor.fixes.source.extraction import functions_in
 from graphdoctor.fixes.source.nodes import (
     above,
     after_lines,
@@ -271,10 +270,10 @@ def report_in_operator(place: Place) -> Edit:
     record names the operator's line, a tensor that is shown whole shows no ``grad_fn``, and it's
     torch's private name that gives an operator an effect.
     """
-    before = functions_in(place.source)
+    before = find(place.source.tree, FunctionDef)
     source = place.source.changed(in_operator(place.source, place.statement))
     behind, skipped = len(before) - before.index(place.function), 0
-    while lines := _reports_in(source, functions_in(source)[-behind])[skipped:]:
+    while lines := _reports_in(source, find(source.tree, FunctionDef)[-behind])[skipped:]:
         try:
             source = source.changed(in_operator(source, lines[0]))
         except DeclinedError:
@@ -372,7 +371,7 @@ def _with_operator(
     """Call an operator in place of a line, and add it above unless the file has it."""
     same = [
         function.name.value
-        for function in functions_in(source)
+        for function in find(source.tree, FunctionDef)
         if function.decorators
         and source.code(function.params) == parameters
         and source.code(function.body).strip() == body

@@ -307,10 +307,6 @@ class Spread:
         )
         return not is_stored and not any(isinstance(value, Name | Attribute) for value in sets)
 
-    def _is_keeping(self, user: CSTNode) -> bool:
-        call = self.source.parent(user) if isinstance(user, Arg) else None
-        return isinstance(call, Call) and last_name_of(call.func) in _KEEPS
-
     def _bind(self, target: CSTNode, path: Path) -> None:
         match target:
             case Tuple(elements=elements) | List(elements=elements):

@@ -302,10 +302,6 @@ class SourceFile:
             name = f"{base}_{number}"
         return name
 
-    def part_name(self, function: FunctionDef, part: str) -> str:
-        """Return a free name for a new function with a part of another one."""
-        return self.free_name(f"_{function.name.value.strip('_')}_{part}")
-
     def imports(self, name: str) -> bool:
         """Check whether the file imports a top-level module under its own name at the top level."""
         return any(

@@ -13,13 +13,10 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.moves.contain import own_function
 from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
@@ -77,15 +74,3 @@ def test_small_programs_are_edited_or_left(recipe, request):
         path.write_text(updated, encoding="utf-8")
         expected = updated
     assert updated.splitlines() == expected.splitlines()
-
-
-def test_break_in_a_called_function_is_found_by_block():
-    loop = "    for i in n:\n        x = x + i\n        show(x)\n"
-    place = place_at(
-        "GD111", f"def show(x):\n    «»print(x)\n\n\ndef f(x, n):\n{loop}    return x\n"
-    )
-    block = StackEntry(
-        file="model.py", line=6, function="f", note="the `for` that the break lies in"
-    )
-    place = replace(place, finding=place.finding.replace(related=(block,)))
-    assert b"x = _f_step(x, i)" in own_function.edit(place).content
