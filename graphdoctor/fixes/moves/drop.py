@@ -42,7 +42,6 @@ from libcst import (
     FormattedString,
     FormattedStringText,
     From,
-    FunctionDef,
     GreaterThan,
     GreaterThanEqual,
     If,
@@ -82,6 +81,7 @@ from graphdoctor.fixes.source.expressions import (
     is_literal_number,
     negated,
     refuse_effects,
+    returned_by,
     without_python,
 )
 from graphdoctor.fixes.source.nodes import (
@@ -267,7 +267,7 @@ def _is_not_all(source: SourceFile, test: BaseExpression) -> BaseExpression | No
 
 def _unguarded(place: Place, choice: If) -> Edit:
     source = place.source
-    outer, test = without_python(choice.test)
+    outer, test = without_python(choice.test, source)
     lines = lines_of(choice.body)
     is_alone = _Asked.of(place, test, is_taken=True).leaves_alone(lines)
     is_likely = is_alone or _is_general(source, test, lines)
@@ -293,11 +293,9 @@ def _is_general(source: SourceFile, test: BaseExpression, lines: _Lines) -> bool
         return False
     for small in smalls:
         refuse_effects(small)
-    functions = [node for node in find(source.tree, FunctionDef) if node.name.value == called(test)]
-    if len(functions) == 1:
+    if returned := returned_by(source, test):
         # `if has_loops(edges): edges = without_loops(edges)`
-        returned = [node.value for node in find(functions[0].body, Return) if node.value]
-        is_asked = any(_selection(source, value) is not None for value in returned)
+        is_asked = _selection(source, returned) is not None
         return is_asked and bool(name_set(test) & name_set(*calls_in(*lines)))
     selection = _selection(source, test)
     texts = {_text(source, node) for line in lines for node in find(line, BaseExpression)}
@@ -648,7 +646,7 @@ def _tried(check: BaseSmallStatement, handled: BaseSuite) -> Try:
 
 
 def _checked_in_graph(source: SourceFile, statement: If, raised: Raise) -> list[Change]:
-    outer, asked = without_python(statement.test)
+    outer, asked = without_python(statement.test, source)
     test, body = without_parentheses(negated(asked, source)), statement.body
     exception = known(raised.exc, "it re-raises an exception")
     kind: BaseExpression = exception

@@ -24,7 +24,6 @@ from libcst import (
     AugAssign,
     Await,
     BaseExpression,
-    BaseNumber,
     BaseSmallStatement,
     BaseStatement,
     BaseString,
@@ -36,8 +35,6 @@ from libcst import (
     Break,
     Call,
     ClassDef,
-    Comparison,
-    ComparisonTarget,
     Continue,
     CSTNode,
     Dict,
@@ -54,8 +51,6 @@ from libcst import (
     IfExp,
     IndentedBlock,
     Integer,
-    Is,
-    IsNot,
     Lambda,
     List,
     ListComp,
@@ -63,7 +58,6 @@ from libcst import (
     MultiplyAssign,
     Name,
     Nonlocal,
-    Not,
     Pass,
     Raise,
     Return,
@@ -92,6 +86,7 @@ from graphdoctor.fixes.source.expressions import (
     is_evaluated_alike,
     is_harmless,
     is_literal_number,
+    is_of_python,
     is_one_number,
     negated,
     operands,
@@ -204,7 +199,7 @@ def _choose_expression(place: Place, choice: IfExp, names: Names) -> Edit:
     _refuse_parts(sides)
     for value in sides:
         refuse_effects(value)
-    first, test = without_python(choice.test)
+    first, test = without_python(choice.test, source)
     numpy = _numpy_of([test], source)
     call = _in_numpy(_chosen([as_boolean_tensor(test, source)], sides), numpy)
     if first is not None:
@@ -479,7 +474,7 @@ class _Selection:
         self._source = place.source
         self._is_live = False
         """Whether every name that isn't only in its branch counts as read later."""
-        self._outer, test = without_python(statement.test)
+        self._outer, test = without_python(statement.test, self._source)
         self._outer = self._outer if statement.orelse is None else None
         self._tests = [statement.test if self._outer is None else test]
         bodies: list[tuple[_Body, tuple[str, ...]]] = []
@@ -725,7 +720,7 @@ class _Nested:
         """Write some lines, which run only if all conditions hold."""
         new: list[BaseStatement] = []
         for line in lines:
-            if isinstance(line, If) and not _is_of_python(line.test, self._source):
+            if isinstance(line, If) and not is_of_python(line.test, self._source):
                 added, conditions = self._branches(line, conditions, loops)
                 new += added
             else:
@@ -835,44 +830,6 @@ def _depends_on(value: BaseExpression, loop: For) -> bool:
     in_place = [call.func for call in calls_in(loop.body) if called(call).endswith("_")]
     tensors = [func.value for func in in_place if isinstance(func, Attribute)]
     return bool(name_set(value) & (name_set(loop.target, *tensors) | set_names(loop.body)))
-
-
-def _is_of_python(test: BaseExpression, source: SourceFile) -> bool:
-    """Check whether a test asks for presence, or is about numbers and texts of Python."""
-    match test:
-        case Comparison(comparisons=[ComparisonTarget(operator=Is() | IsNot())]):
-            return True
-        case UnaryOperation(operator=Not(), expression=inner):
-            return _is_of_python(inner, source)
-        case Attribute(attr=Name(value="requires_grad" | "training" | "is_sparse")):
-            return True
-        case Comparison(left=left, comparisons=others):
-            return all(
-                _is_plain(part, source) for part in (left, *(one.comparator for one in others))
-            )
-    return False
-
-
-def _is_plain(value: BaseExpression | None, source: SourceFile, depth: int = 0) -> bool:
-    """Check whether a value is certainly a number or a text of Python."""
-    match value:
-        case BaseNumber() | BaseString():
-            return True
-        case IfExp(body=left, orelse=right) | BinaryOperation(left=left, right=right):
-            return _is_plain(left, source, depth) and _is_plain(right, source, depth)
-        case Call():
-            return source.dotted_name(value) in _PLAIN
-        case Name() if depth < _DEEPEST:
-            parameter = source.parameter(value)
-            if parameter is not None and parameter.annotation is not None:
-                return f"builtins.{dotted(parameter.annotation.annotation)}" in _PLAIN
-            values = source.set_values(value)
-            return bool(values) and all(_is_plain(one, source, depth + 1) for one in values)
-    return False
-
-
-_PLAIN = words("bool float int len max min str", "builtins.")
-_DEEPEST = 4
 
 
 def _is_early(line: BaseStatement) -> bool:
@@ -1160,7 +1117,7 @@ def _choose_at_return(place: Place, statement: If, names: Names) -> Edit:
         _refuse_effects(source, line)
         refuse_effects(line)
     returns, early = list(_returns(rest)), steps[0].value
-    outer, test = without_python(statement.test)
+    outer, test = without_python(statement.test, source)
     condition = condition_of(test, source)
     lines: list[BaseStatement] = []
     is_changed = bool(name_set(early, condition, *([outer] if outer else [])) & set_names(*rest))

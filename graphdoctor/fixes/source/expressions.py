@@ -17,7 +17,9 @@ from libcst import (
     BaseDict,
     BaseExpression,
     BaseList,
+    BaseNumber,
     BaseSet,
+    BaseSmallStatement,
     BaseString,
     BinaryOperation,
     BitAnd,
@@ -33,8 +35,10 @@ from libcst import (
     Divide,
     Ellipsis,
     Equal,
+    Expr,
     Float,
     FloorDivide,
+    FunctionDef,
     GeneratorExp,
     GreaterThan,
     GreaterThanEqual,
@@ -59,6 +63,7 @@ from libcst import (
     NotIn,
     Plus,
     Power,
+    Return,
     RightShift,
     SimpleString,
     SimpleWhitespace,
@@ -132,23 +137,69 @@ def as_tensor(test: BaseExpression, source: SourceFile) -> BaseExpression:
     return with_parentheses_of(test, whole)
 
 
-_OF_PYTHON = (
-    matchers.Comparison(comparisons=[matchers.ComparisonTarget(matchers.Is() | matchers.IsNot())])
-    | matchers.Call(
-        func=matchers.Name("isinstance") | matchers.Name("hasattr") | matchers.Name("callable")
-    )
-    | matchers.Attribute(attr=matchers.Name("training") | matchers.Name("requires_grad"))
-)
-_IS_OF_PYTHON = _OF_PYTHON | matchers.UnaryOperation(matchers.Not(), expression=_OF_PYTHON)
-"""What Python answers whatever a tensor's values are."""
+def returned_by(source: SourceFile, call: CSTNode) -> BaseExpression | None:
+    """Return what the function of the file that a call names returns, if that's all it does."""
+    functions = [node for node in find(source.tree, FunctionDef) if node.name.value == called(call)]
+    smalls = find(functions[0].body, BaseSmallStatement) if len(functions) == 1 else []
+    match smalls:
+        case [Return(value=value)] | [Expr(value=BaseString()), Return(value=value)]:
+            return value
+    return None
 
 
-def without_python(test: BaseExpression) -> tuple[BaseExpression | None, BaseExpression]:
+def is_of_python(test: BaseExpression, source: SourceFile) -> bool:
+    """Check whether Python answers a test whatever a tensor's values are: about presence, a type, or
+    numbers and texts.
+    """
+    match test:
+        case Comparison(comparisons=[ComparisonTarget(operator=Is() | IsNot())]):
+            return True
+        case UnaryOperation(operator=Not(), expression=inner):
+            return is_of_python(inner, source)
+        case Attribute(attr=Name(value="requires_grad" | "training" | "is_sparse")):
+            return True
+        case Comparison(left=left, comparisons=others):
+            sides = (left, *(other.comparator for other in others))
+            return all(_is_plain(side, source) for side in sides)
+        case Call(func=Name(value="isinstance" | "hasattr" | "callable")):
+            return True
+        case Call():
+            # `exists(mask)`
+            returned = returned_by(source, test)
+            return returned is not None and is_of_python(returned, source)
+    return False
+
+
+_PLAIN = words("bool float int len max min str", "builtins.")
+_DEEPEST = 4
+
+
+def _is_plain(value: BaseExpression | None, source: SourceFile, depth: int = 0) -> bool:
+    """Check whether a value is certainly a number or a text of Python."""
+    match value:
+        case BaseNumber() | BaseString():
+            return True
+        case IfExp(body=left, orelse=right) | BinaryOperation(left=left, right=right):
+            return _is_plain(left, source, depth) and _is_plain(right, source, depth)
+        case Call():
+            return source.dotted_name(value) in _PLAIN
+        case Name() if depth < _DEEPEST:
+            parameter = source.parameter(value)
+            if parameter is not None and parameter.annotation is not None:
+                return f"builtins.{dotted(parameter.annotation.annotation)}" in _PLAIN
+            values = source.set_values(value)
+            return bool(values) and all(_is_plain(one, source, depth + 1) for one in values)
+    return False
+
+
+def without_python(
+    test: BaseExpression, source: SourceFile
+) -> tuple[BaseExpression | None, BaseExpression]:
     """Split what a test asks Python first, None if nothing, from the rest: ``m is not None and
     m.any()``.
     """
     parts = list(_anded(test))
-    of_python = [part for part in parts if matchers.matches(part, _IS_OF_PYTHON)]
+    of_python = [part for part in parts if is_of_python(part, source)]
     of_tensors = [part for part in parts if part not in of_python]
     if not of_python or not of_tensors:
         return None, test
