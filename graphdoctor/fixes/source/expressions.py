@@ -148,8 +148,8 @@ def returned_by(source: SourceFile, call: CSTNode) -> BaseExpression | None:
 
 
 def is_of_python(test: BaseExpression, source: SourceFile) -> bool:
-    """Check whether Python answers a test whatever a tensor's values are: about presence, a type, or
-    numbers and texts.
+    """Check whether Python answers a test whatever a tensor's values are: about presence, a type,
+    or numbers and texts.
     """
     match test:
         case Comparison(comparisons=[ComparisonTarget(operator=Is() | IsNot())]):
