@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from graphdoctor.fixes.moves import dense, drop, move, operators, report, select, stay, vectorize
+from graphdoctor.fixes.moves import (
+    collect,
+    dense,
+    drop,
+    move,
+    operators,
+    report,
+    select,
+    stay,
+    vectorize,
+)
 from graphdoctor.fixes.recipe import Recipe
 
 _BRANCHES = (drop.drop, select.select, drop.check_in_graph, move.guard_report)
@@ -10,6 +20,7 @@ _REPORT_APART = move.report_apart(_BRANCHES)
 
 RECIPES: tuple[Recipe, ...] = (
     vectorize.vectorize,
+    collect.count_some_turns,
     report.print_in_graph,
     report.report_in_operator,
     move.guard_output,
