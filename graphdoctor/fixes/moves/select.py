@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
@@ -558,17 +559,18 @@ class _Selection:
         return self._put(_inlined(lines), chosen_steps, numpy or "torch", is_safe=is_safe)
 
     def _refuse_first_run(self, steps: Sequence[_Step]) -> None:
-        """Decline to compute again what a branch computes once, unless it is one number: in a later
-        call, sizes may differ.
+        """Decline to compute again what a branch computes once, unless it is one number or made of
+        the object's own: in a later call, sizes may differ.
         """
         stored = [step for step in steps if not step.is_name]
-        changed = {step.target.partition(".copy_")[0].partition("[")[0] for step in stored}
+        changed = {re.split(r"\.data\b|\.copy_|\[", step.target)[0] for step in stored}
         asked = {self._source.code(part) for test in self._tests for part in find(test, Attribute)}
         for step in stored if changed & asked else ():
             value = step.value
             is_number = is_literal_number(value) or dotted(value) in ("True", "False")
             is_number = is_number or called(value) in REDUCED | {"item"}
-            decline_if(not is_number, "the branch runs once, and later sizes may differ")
+            is_total = is_number or name_set(value) <= words("self torch True False")
+            decline_if(not is_total, "the branch runs once, and later sizes may differ")
 
     def _put(
         self, lines: list[BaseStatement], steps: Sequence[_Step], where: str, *, is_safe: bool
