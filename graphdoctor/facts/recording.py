@@ -671,6 +671,8 @@ class SourceContext(Fact):
     torch: str | None = None
     """Name of the torch package just before the statement, such as ``torch``; None if it can't be
     read there, and if unknown."""
+    module_names: tuple[str, ...] = ()
+    """Names in the statement that the module alone binds, imports among them."""
     enclosing: tuple[Enclosing, ...] = ()
     """Compound statements around it, innermost first, up to the function."""
 

@@ -109,9 +109,12 @@ class DataDependentBranch(BreakRule, code="GD102"):
         return y.cos()
     ```
     If the branches differ too much for `torch.where`, use `torch.cond(pred, true_fn, false_fn,
-    operands)` to keep both in the graph. Move a condition that never changes out of the compiled
-    function. Replace `if bad: raise` with `assert ~bad, "why"`: torch keeps an assertion in the
-    graph if it has one condition and its message is a constant.
+    operands)` to keep both in the graph. Replace `if bad: raise` with `assert ~bad, "why"`: torch
+    keeps an assertion in the graph if it has one condition and its message is a constant.
+
+    If the condition reads only globals of the module, compute it outside the compiled function, and
+    pass it in: torch then compiles the branch that is taken, and recompiles when another one is. If
+    the condition changes often, `torch.where` needs no recompile.
 
     ## Fix safety
     Unsafe: `torch.where` computes both sides. If one side has a side effect, it always happens. If
@@ -151,11 +154,12 @@ class DataDependentBranch(BreakRule, code="GD102"):
             return
         branch = _branch(site)
         condition = _condition(site, branch)
+        outside = f"Compute `{condition}` before calling the compiled function, and pass it in"
+        is_of_module = branch.kind in ("if", "ternary", "boolean") and _is_of_module(site, branch)
+        if is_of_module and not _is_of_numpy(site):
+            yield code_fix(outside, condition="if it seldom changes")
         match branch.kind:
             case kind if _is_of_numpy(site) and kind != "inside":
-                outside = (
-                    f"Compute `{condition}` before calling the compiled function and pass it in"
-                )
                 yield code_fix(
                     f"{outside}, or pass tensors for the arrays and choose with `torch.where`"
                 )
@@ -234,6 +238,14 @@ class DataDependentBranch(BreakRule, code="GD102"):
 def _is_of_numpy(site: BreakSite) -> bool:
     """Torch traces a NumPy array as a tensor, which ``torch.where`` doesn't take it for."""
     return "NumpyNdarrayVariable" in site.torch_context
+
+
+def _is_of_module(site: BreakSite, branch: _Branch) -> bool:
+    """Return whether the condition reads nothing but names of the module."""
+    nodes = ast.walk(branch.condition) if branch.condition is not None else ()
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    module_names = site.context.module_names if site.context is not None else ()
+    return bool(names) and names.issubset((*module_names, *_PYTHON_CALLS))
 
 
 def without_value(statement: ast.stmt | None, condition: str) -> str | None:

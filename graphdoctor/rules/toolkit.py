@@ -14,7 +14,7 @@ import io
 import tokenize
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.fixes import FixKind, SnippetPlace, Unguarded
@@ -63,28 +63,9 @@ _TEXT_PARTS = ("FSTRING_MIDDLE", "TSTRING_MIDDLE")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def _fix(
-    kind: FixKind,
-    title: str,
-    source: str | None = None,
-    *,
-    condition: str | None = None,
-    snippet: str | None = None,
-    place: SnippetPlace | None = None,
-    is_safe: bool = False,
-) -> Fix:
-    """With lines to write, or in words alone; without a ``source``, the rule's guide recommends
-    it.
-    """
-    return Fix(
-        title=title,
-        condition=condition,
-        kind=kind,
-        snippet=snippet,
-        place=place,
-        is_safe=is_safe,
-        source=source,
-    )
+def _fix(kind: FixKind, title: str, source: str | None = None, **more: Any) -> Fix:  # noqa: ANN401 - fields of a fix
+    """Return a fix; without a ``source``, the rule's guide recommends it."""
+    return Fix(kind=kind, title=title, source=source, **more)
 
 
 code_fix = partial(_fix, "code")
@@ -104,9 +85,8 @@ def rewritten(
     title: str,
     *,
     otherwise: str | None = None,
-    condition: str | None = None,
     where: Literal["instead", "before"] = "instead",
-    is_safe: bool = False,
+    **more: Any,  # noqa: ANN401 - fields of a fix
 ) -> Fix:
     """Return a rewrite of the statement at a break, or a line before it, with the code if it can be
     pasted there.
@@ -117,13 +97,12 @@ def rewritten(
             has to do.
         title: One imperative sentence.
         otherwise: The sentence without the code; None if ``title`` says enough.
-        condition: When it holds; None if it always does.
         where: Whether the code replaces the statement or goes before it.
-        is_safe: Whether results stay the same for every input.
+        more: Further fields of the fix.
     """
     context, named = site.context, _pasted(site, code)
     if context is None or named is None:
-        return code_fix(otherwise or title, condition=condition, is_safe=is_safe)
+        return code_fix(otherwise or title, **more)
     place = SnippetPlace(
         where=where,
         function=context.qualname,
@@ -131,7 +110,7 @@ def rewritten(
         line=context.statement_line,
         end_line=context.statement_end_line,
     )
-    return code_fix(title, condition=condition, snippet=named, place=place, is_safe=is_safe)
+    return code_fix(title, snippet=named, place=place, **more)
 
 
 def _pasted(site: BreakSite, code: str | None) -> str | None:
@@ -254,11 +233,13 @@ def call_before(site: BreakSite, name: str) -> Fix:
             | ast.Delete(targets=[set_, *_])
         ) if site.called is None and isinstance(set_, ast.Attribute | ast.Subscript):
             return code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
-    given = (
-        [*tree.args, *(each.value for each in tree.keywords)] if isinstance(tree, ast.Call) else []
+    arguments = (
+        [*tree.args, *(keyword.value for keyword in tree.keywords)]
+        if isinstance(tree, ast.Call)
+        else []
     )
-    is_known = all(isinstance(each, ast.Constant) for each in given)
-    condition = None if is_known else "if its arguments are known there"
+    is_constant = all(isinstance(argument, ast.Constant) for argument in arguments)
+    condition = None if is_constant else "if its arguments are known there"
     verb = "Read" if isinstance(tree, ast.Attribute) else "Call"
     title = f"{verb} `{name}` before the compiled function and pass its result in"
     return code_fix(title, condition=condition)
@@ -294,7 +275,8 @@ INSIDE_DDP = call_fix(
     "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
     "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
     is_safe=True,
-).replace(compiles_inside_ddp=True)
+    compiles_inside_ddp=True,
+)
 BEFORE_SHARDING = call_fix(
     "Compile each block before it is sharded, and nothing that calls it: `block.compile()`, then"
     " `fully_shard(block)`; for a block of torch's own class, `fully_shard(torch.compile(block))`",
@@ -316,35 +298,20 @@ def setting(
     title: str,
     source: str | None = None,
     *,
-    condition: str | None = None,
     value: bool | int = True,
-    is_safe: bool = False,
+    **more: Any,  # noqa: ANN401 - fields of a fix
 ) -> Fix:
     """Return a torch setting as a fix; the name alone is of ``torch._dynamo.config``."""
     full = name if "." in name else f"torch._dynamo.config.{name}"
-    chosen = Setting(name=full, value=value)
-    return from_setting(chosen, title, source, condition=condition, is_safe=is_safe)
+    return from_setting(Setting(name=full, value=value), title, source, **more)
 
 
-def from_setting(
-    chosen: Setting,
-    title: str,
-    source: str | None = None,
-    *,
-    condition: str | None = None,
-    is_safe: bool = False,
-) -> Fix:
+def from_setting(chosen: Setting, title: str, source: str | None = None, **more: Any) -> Fix:  # noqa: ANN401 - fields of a fix
     """Return a torch setting as a fix; without a ``source``, where the setting is declared."""
     declared = f"{chosen.name.rpartition('.config.')[0].replace('.', '/')}/config.py, 2.13"
-    return Fix(
-        title=title,
-        condition=condition,
-        kind="config",
-        snippet=chosen.code,
-        place=SnippetPlace(where="start"),
-        setting=chosen,
-        is_safe=is_safe,
-        source=source or declared,
+    place = SnippetPlace(where="start")
+    return config_fix(
+        title, source or declared, snippet=chosen.code, place=place, setting=chosen, **more
     )
 
 
@@ -356,11 +323,9 @@ def sources_setting(name: str, sources: list[str], title: str) -> Fix:
     return from_setting(chosen, title, is_safe=True).replace(snippet=chosen.line, setting=None)
 
 
-def compile_argument(argument: str, title: str, source: str | None = None, *, is_safe: bool) -> Fix:
-    """Return an argument of ``torch.compile`` as a fix, such as ``dynamic=True``."""
-    return call_fix(
-        title, source, snippet=argument, place=SnippetPlace(where="compile"), is_safe=is_safe
-    )
+def compile_argument(argument: str, title: str, source: str | None = None, **more: Any) -> Fix:  # noqa: ANN401 - fields of a fix
+    """Return an argument of ``torch.compile`` as a fix, such as ``mode="reduce-overhead"``."""
+    return call_fix(title, source, snippet=argument, place=SnippetPlace(where="compile"), **more)
 
 
 def max_autotune(recording: Recording, why: str) -> Iterator[Fix]:
@@ -375,7 +340,7 @@ def max_autotune(recording: Recording, why: str) -> Iterator[Fix]:
         "max-autotune"
     ):
         argument = 'mode="max-autotune"'
-        yield compile_argument(argument, f"Compile with {argument}: {why}", is_safe=False)
+        yield compile_argument(argument, f"Compile with {argument}: {why}")
 
 
 def in_bfloat16(device: str | None) -> str:
@@ -401,8 +366,8 @@ def guard_filter(name: str, unguarded: Unguarded, changes: str) -> Fix:
         f"Unsafe: drop guards with torch.compiler.{name}; after {changes}, calls silently give"
         " wrong results",
         "torch/compiler/__init__.py, 2.13",
-        is_safe=False,
-    ).replace(unguarded=unguarded)
+        unguarded=unguarded,
+    )
 
 
 FEWER_MODULES = code_fix("Use fewer, larger modules: torch checks each of them in each run")

@@ -173,6 +173,19 @@ def test_enclosing_functions_names_are_readable_and_classes_not(tmp_path: Path) 
     assert set(around(tmp_path, code).readable) == {"a", "b", "d"}
 
 
+def test_names_of_the_module_are_those_that_no_function_binds(tmp_path: Path) -> None:
+    code = """
+        import torch
+        LIMIT = SCALE = 3
+        def outer(a):
+            def inner(x, SCALE=2):
+                global LIMIT
+                print(torch, LIMIT, SCALE, a, x, outer, len(x))  # here
+                LIMIT = 4
+        """
+    assert around(tmp_path, code).module_names == ("torch", "LIMIT", "outer")
+
+
 @for_each(
     "code, expected",
     [

@@ -221,6 +221,13 @@ class _File:
             qualname=entry.qualname or entry.function,
             function_line=getattr(site.region.scope.node, "lineno", None),
             statement=textwrap.dedent("\n".join(self._lines[first - 1 : last])).rstrip(),
+            module_names=tuple(
+                node.id
+                for node in ast.walk(place.statement)
+                if isinstance(node, ast.Name)
+                and (resolved := site.region.scope.lookup(node.id)) is not None
+                and resolved[0] is self._program.module
+            ),
             enclosing=tuple(read_fact(Enclosing, block) for block in blocks),
         )
         return BreakSite(entry=entry, records=(record,), effects=Effects(), context=context)

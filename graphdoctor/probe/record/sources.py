@@ -87,6 +87,7 @@ class SourceReader:
             statement_end_line=statement.end_lineno if statement else None,
             readable=tuple(scope.readable_names()) if scope else (),
             torch=scope.torch_name() if scope else None,
+            module_names=tuple(scope.module_names()) if scope else (),
             enclosing=tuple(
                 Enclosing(kind=kind, line=node.lineno, text=lines[node.lineno - 1].strip())  # type: ignore[attr-defined]
                 for node in inner
@@ -169,11 +170,19 @@ class _Scope:
             return name in self._before
         return any(name in _bindings(scope) for scope in self._outer)
 
+    def _names(self) -> Iterable[str]:
+        nodes = (node for node in ast.walk(self._statement) if isinstance(node, ast.Name))
+        return dict.fromkeys(node.id for node in nodes)
+
     def readable_names(self) -> list[str]:
         """List the names in the statement, built-in ones aside, in order."""
-        nodes = (node for node in ast.walk(self._statement) if isinstance(node, ast.Name))
-        names = dict.fromkeys(node.id for node in nodes)
-        return [name for name in names if name not in _BUILTINS and self._has(name)]
+        return [name for name in self._names() if name not in _BUILTINS and self._has(name)]
+
+    def module_names(self) -> list[str]:
+        """List the names in the statement that no function around it binds, but the module does."""
+        module, *functions = (*self._outer, self._inner)
+        bound = _bindings(module).difference(*map(_bindings, functions))
+        return [name for name in self._names() if name in bound]
 
     def torch_name(self) -> str | None:
         """Return what the torch package is called, such as ``torch``; None where it can't be read,

@@ -42,13 +42,11 @@ from graphdoctor.version import __version__
 from graphdoctor.wording import ranks_text
 
 if TYPE_CHECKING:
-    from graphdoctor.trace.storage.places import Location as Place
-if TYPE_CHECKING:
-    from graphdoctor.trace.storage.places import Location as Place
+    from graphdoctor.trace.storage.places import Location
 
 
 def job_report(
-    location: Place,
+    location: Location,
     ranks: tuple[RankFolder, ...],
     executor: Executor,
     selection: Selection | None = None,
@@ -217,7 +215,7 @@ def _gaps(ranks: Sequence[RankReport]) -> Iterable[CaptureGap]:
 _NUMBER = re.compile(r"\d+")
 
 
-def check_one_rank(location: Place, *command: str) -> None:
+def check_one_rank(location: Location, *command: str) -> None:
     """Refuse a recording of several ranks where ``command``, with its options, shows one.
 
     Raises:
@@ -229,7 +227,7 @@ def check_one_rank(location: Place, *command: str) -> None:
 
 
 def several_ranks(
-    location: Place, ranks: tuple[RankFolder, ...], *command: str
+    location: Location, ranks: tuple[RankFolder, ...], *command: str
 ) -> GraphDoctorError:
     """Return the error for a recording of several ranks where only one can be shown."""
     name, *options = command
@@ -250,7 +248,7 @@ class RankPiece:
     files: RankFolder
     root: Path
     selection: Selection | None
-    location: Place
+    location: Location
 
 
 def read_rank(piece: RankPiece) -> RankReport:

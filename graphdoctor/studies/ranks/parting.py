@@ -62,27 +62,29 @@ def trail_of(recording: Recording, compile_id: str | None) -> Trail:
     lines: dict[str | None, list[Line]] = {}
     for compile_ in recording.compiles:
         lines.setdefault(compile_.compile_id, []).extend(entry.at for entry in compile_.stack)
-    for frame in recording.frames:
-        of_frame = [id_.compile_id for id_ in recording.compiles if id_.frame_id == frame.frame_id]
-        for id_ in of_frame if frame.resumes_at is not None else ():
-            lines[id_].append((frame.file, frame.resumes_at or 0))
+    for id_, frame in recording.frames_by_compile().items():
+        if frame.resumes_at is not None:
+            lines[id_].append((frame.file, frame.resumes_at))
     for graph in recording.graphs:
         places = ((node.file, node.line) for node in graph.nodes or ())
         of_graph = ((file, line) for file, line in places if file is not None and line is not None)
         lines.setdefault(graph.compile_id, []).extend(of_graph)
     for record in recording.breaks:
         lines.setdefault(record.compile_id, []).extend(entry.at for entry in record.stack)
-    guards = () if recording.guards is None else recording.guards.sets
-    compiled = next((it for it in recording.compiles if it.compile_id == compile_id), None)
-    changes = () if compiled is None or compiled.cause is None else compiled.cause.changes
+    sets = () if recording.guards is None else recording.guards.sets
+    causes = (
+        compile_.cause
+        for compile_ in recording.compiles
+        if compile_.compile_id == compile_id and compile_.cause is not None
+    )
     graphs = (graph for graph in recording.graphs if graph.compile_id == compile_id)
     files = () if recording.picture is None else recording.picture.files
     return Trail(
         lines=tuple(dict.fromkeys(lines.get(compile_id, []))) if compile_id else (),
         reached=frozenset(line for of_compile in lines.values() for line in of_compile),
         nodes=tuple(node for graph in graphs for node in graph.nodes or ()),
-        guards=next((it.nodes for it in guards if it.compile_id == compile_id), ()),
-        changes=changes,
+        guards=next((set_.nodes for set_ in sets if set_.compile_id == compile_id), ()),
+        changes=next((cause.changes for cause in causes), ()),
         files={file.file: file.text for file in files if file.text is not None},
     )
 
@@ -107,7 +109,7 @@ def parting_of(first: Trail, second: Trail, *, root: Path, is_whole: bool) -> Pa
     read = [source.within_statement(node.file, node.line) for node in pair]
     read += [source.loop_at(node.file, node.line) for node in pair]
     causes = [parting for parting in read if parting is not None]
-    if any(node.opcode == "placeholder" for node in pair) and len({_dtype(it) for it in pair}) == 1:
+    if any(node.opcode == "placeholder" for node in pair) and len(set(map(_dtype, pair))) == 1:
         causes.append(Parting(kind="sizes", value=pair[0].name))
     causes += (_of_guard(guard, root) for guard in guards)
     return min(causes, key=lambda parting: _CERTAIN.index(parting.kind), default=None)
@@ -119,7 +121,7 @@ attribute."""
 
 
 def _differ(pair: tuple[GraphNode, GraphNode]) -> bool:
-    first, second = (it.replace(file=None, line=None, module=None) for it in pair)
+    first, second = (node.replace(file=None, line=None, module=None) for node in pair)
     return first != second
 
 
@@ -189,7 +191,7 @@ def _taken_alone(first: Trail, second: Trail, source: _Source) -> Parting | None
                 function = source.function_at(file, branch.node.lineno)
                 end = 0 if function is None else function.end_lineno or 0
                 past = range((branch.node.end_lineno or 0) + 1, end + 1)
-                beside = [it for it in branch.arms if it is not arm]
+                beside = [other_arm for other_arm in branch.arms if other_arm is not arm]
                 if any((file, at) in other.reached for span in (past, *beside) for at in span):
                     others.append(parting)
     return next(iter(others), None)
@@ -263,11 +265,11 @@ class _Source:
 
     def condition_at(self, entry: StackEntry | None, value: str) -> Parting | None:
         """Return the branch in whose condition, on this line, a value is read."""
-        for branch in self.branches(entry.file) if entry is not None else ():
-            if entry is not None and entry.line in _span([branch.test]):
-                parting = self.parting(entry.file, branch.node, branch.test)
-                if value in ast.unparse(branch.test):
-                    return parting
+        if entry is None:
+            return None
+        for branch in self.branches(entry.file):
+            if entry.line in _span([branch.test]) and value in ast.unparse(branch.test):
+                return self.parting(entry.file, branch.node, branch.test)
         return None
 
     def loop_at(self, file: Text, line: int | None) -> Parting | None:
@@ -290,7 +292,7 @@ class _Source:
         if statement is None or isinstance(statement, _COMPOUND):
             return None
         values = [node for node in ast.walk(statement) if isinstance(node, ast.expr)]
-        assigned = (it for value in values for it in self._assigned(file, value))
+        assigned = (source for value in values for source in self._assigned(file, value))
         for value in (*values, *assigned):
             for node in ast.walk(value):
                 if isinstance(node, ast.IfExp) and self._reads(file, node.test) is not None:
@@ -333,7 +335,7 @@ class _Source:
                     pass
                 case ast.Name() | ast.Attribute() | ast.Call() if depth:
                     sources = self._assigned(file, node)
-                    if not any(self._reads(file, it, depth - 1) for it in sources):
+                    if not any(self._reads(file, source, depth - 1) for source in sources):
                         continue
                 case _:
                     continue
