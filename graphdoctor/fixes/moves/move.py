@@ -234,6 +234,7 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
             title=f"{whole.title}, and {title}",
             drops_output=whole.drops_output or is_lossy,
             reached=(source.start(lines[0])[0],) if whole.reached else (),
+            skipped=None if whole.skipped is None else source.start(choice)[0],
             raised=None if whole.raised is None else source.start(lines[-1])[0],
         )
 
