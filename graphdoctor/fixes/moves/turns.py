@@ -7,6 +7,7 @@ What has no such form declines.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,9 @@ from dataclasses import dataclass, replace
 from libcst import (
     And,
     Arg,
+    Assign,
     Attribute,
+    AugAssign,
     BaseExpression,
     BaseStatement,
     BinaryOperation,
@@ -84,7 +87,6 @@ _CASTS = words("float long int double half bool to type_as detach clone contiguo
 _PARTIAL = words("exp log log2 log10 log1p sqrt rsqrt pow reciprocal acos asin tan")
 _LINEAR = words("add sub neg negative clamp clip minimum maximum where")
 _ZERO_AT_ZERO = words("abs pow square relu neg negative mul tanh sin")
-_INTEGER_NAME = re.compile(r"len|count|size|num|ind|idx|id|label|offset|target|class|batch|mode")
 _TRUTHS = words("logical_and logical_or logical_not isfinite isnan isinf bool eq ne lt le gt ge")
 _LOSSES = words("""
     cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
@@ -724,7 +726,7 @@ class Turns:
             decline_if(name == "numel" and value.kind != "rows", NOT_ALIKE)
             return self._size(given, self.code(rest[0].value) if rest else "0")
         if (path or name) in _READS:
-            return self._number(value, name)
+            return self._number(value, name, call)
         if value.kind in ("rows", "slots") or (value.kind == "turn" and name not in ELEMENTWISE):
             raise self.no_form(call)
         if name in _LOSSES and value.picked is not None and path:
@@ -785,13 +787,29 @@ class Turns:
         loss = replace(loss, rank=known(value.picked).rank) if is_class else loss
         return self._whole(call, loss, "mean")
 
-    def _number(self, value: Value, name: str) -> Value:
+    def _is_place(self, node: CSTNode) -> bool:
+        """Check whether a number is an index or a bound of one, so that it's an integer."""
+        kept = self.source.around(node, Assign, AugAssign)
+        targets = [kept.target] if isinstance(kept, AugAssign) else []
+        targets += [part.target for part in kept.targets] if isinstance(kept, Assign) else []
+        name = dotted(targets[0] if targets else node)
+        uses = [part for part in find(self.loop.body, Name) if part.value == name]
+        return any(
+            isinstance(parent, Slice | Index)
+            for use in (node, *uses)
+            for parent in itertools.takewhile(
+                lambda parent: isinstance(parent, BaseExpression | Slice | Index | Arg),
+                self.source.parents(use),
+            )
+        )
+
+    def _number(self, value: Value, name: str, node: CSTNode) -> Value:
         """Return a number that is read, as the tensor that it is in each turn."""
         decline_if(value.kind in ("rows", "slots") or value.picked is not None, NOT_ALIKE)
         is_cast = name == "int" and value.kind not in ("turn", "count", "mask", "integer")
         text = f"{operand(value.text)}.long()" if is_cast else value.text
-        is_integer_name = _INTEGER_NAME.search(value.text.lower()) is not None
-        kind = "integer" if is_cast else value.kind or ("integer" if is_integer_name else "read")
+        kind = value.kind or ("integer" if self._is_place(node) else "read")
+        kind = "integer" if is_cast else kind
         return replace(value, text=text, rank=SCALAR if name != "tolist" else value.rank, kind=kind)
 
     def _limited(self, is_max: bool, left: BaseExpression, right: BaseExpression) -> Value:

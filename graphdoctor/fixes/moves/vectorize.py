@@ -135,7 +135,7 @@ class _Loop(Turns):
                 picked = self.picked_by(mask)
                 self.present = (Test(self._over(picked, "any"), filled=picked.mask),)
             case _, Name(value=name):
-                self.env[name] = value = self._items(over)
+                self.env[name] = value = self._items(target, over)
                 self.span = self.span if self.span[1] else ("", f"len({value.text})")
             case _:
                 raise self.no_form(over)
@@ -159,10 +159,10 @@ class _Loop(Turns):
                 return f"{self.code(part.value)}.shape[0]"
         raise DeclinedError("nothing shows how many values there are")
 
-    def _items(self, over: BaseExpression) -> Value:
+    def _items(self, target: BaseExpression, over: BaseExpression) -> Value:
         match over:
             case Call(func=Attribute(value=tensor, attr=Name("tolist")), args=[]):
-                return replace(self._number(self.value(tensor), "item"), each=True)
+                return replace(self._number(self.value(tensor), "item", target), each=True)
             case Call(func=Attribute(value=tensor, attr=Name("unbind")), args=[]) | (
                 Name() as tensor
             ):
