@@ -16,7 +16,7 @@ from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.views.formats import DIAGNOSIS, Format, RenderOptions, write_file
 from graphdoctor.views.printable import printable
 from graphdoctor.views.report import count_texts, report_view
-from graphdoctor.views.words import nothing_compiled, sentence
+from graphdoctor.views.words import nothing_compiled, verdict
 
 _MOST_IN_A_CELL = 30_000
 """Bytes of a report in a notebook, which keeps the output of each cell."""
@@ -100,8 +100,7 @@ class Report:
     def __str__(self) -> str:
         """The verdict in a line or two; ``show`` prints the whole report."""
         diagnosis = self._diagnosis
-        said, _ = sentence(diagnosis)
-        lines = [f"{self._name}: {said}"]
+        lines = [f"{self._name}: {verdict(diagnosis)[0]}"]
         if nothing_compiled(diagnosis) is None:
             lines.append(self._counts)
         if diagnosis.recording.exit.message is not None:

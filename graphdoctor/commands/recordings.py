@@ -119,16 +119,16 @@ def _row(path: Path) -> parts.Row | None:
 def _result(path: Path) -> tuple[str, str, str]:
     """The command that made it, its target, and the answer."""
     from graphdoctor.views.fixes import outcome
-    from graphdoctor.views.words import sentence
+    from graphdoctor.views.words import verdict
 
     diagnosis = diagnose_recording(path).diagnosis
     recording = diagnosis.recording
     target = recording.target.text or ""
     if (study := kept_study(NamedRun(path, "folder"))) is not None:
-        return study.command, target, study.answer or sentence(diagnosis)[0]
+        return study.command, target, study.answer or verdict(diagnosis)[0]
     if (path / PROFILE_FILE).is_file():
         regime = kept_profile(NamedRun(path, "folder"), Needs()).report.regime
-        return "profile", target, sentence(diagnosis)[0] if regime is None else regime.text
+        return "profile", target, verdict(diagnosis)[0] if regime is None else regime.text
     ended = (recording.exit.message or "Ended early.") if recording.is_partial else None
     if recording.treatment is not None:
         command = "fix" if recording.treatment.patch is None else "try"
@@ -140,4 +140,4 @@ def _result(path: Path) -> tuple[str, str, str]:
     command = "run" if recording.target.runs_itself else "explain"
     folders = {"bench": "bench", "cure": "cure", "fixes": "fix"}
     began = (name for folder, name in folders.items() if (path / folder).is_dir())
-    return next(began, command), target, ended or sentence(diagnosis)[0]
+    return next(began, command), target, ended or verdict(diagnosis)[0]

@@ -6,6 +6,7 @@ Comes in: a ``CheckReport``. Goes out: a view.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import starmap
 
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
 from graphdoctor.facts.counts import Counts
@@ -19,7 +20,7 @@ from graphdoctor.views.annotations import (
     unused_texts,
     worse_text,
 )
-from graphdoctor.views.finding_cards import card_of, place_of
+from graphdoctor.views.finding_cards import card_of, finding_line
 from graphdoctor.views.next_step import after_check
 from graphdoctor.views.parts import (
     Block,
@@ -200,9 +201,4 @@ def _cards(findings: Sequence[Finding]) -> Iterator[Block]:
 
 
 def _lines(findings: Iterable[tuple[Finding, str]]) -> Rows:
-    """Findings, a line each with what is said of it."""
-    rows = (
-        Row(finding.code, Note((place_of(finding.location), f"  {said}")))
-        for finding, said in findings
-    )
-    return Rows(rows, "finding", _MOST_ROWS)
+    return Rows(starmap(finding_line, findings), "finding", _MOST_ROWS)

@@ -122,6 +122,11 @@ def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
             yield Row("", tuple(_snippet(fix, "always")), show="long")
 
 
+def finding_line(finding: Finding, said: Inline) -> Row:
+    """A finding as a row: its code, where it is, and what is said of it."""
+    return Row(finding.code, Note((place_of(finding.location), "  ", said)))
+
+
 def place_of(where: StackEntry) -> Place:
     """Where a finding is."""
     return Place(where.file, where.line, where.shown_file, where.column)

@@ -29,9 +29,9 @@ from graphdoctor.views.finding_cards import (
     card_of,
     closing,
     companion_text,
+    finding_line,
     fix_parts,
     partial_note,
-    place_of,
 )
 from graphdoctor.views.next_step import after_run, write_command, written_count
 from graphdoctor.views.parts import (
@@ -117,9 +117,10 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     for cluster in gone:
         goes_with = companion_text(cluster)
         why = f" ({goes_with})" if goes_with else ""
-        for finding in cluster:
-            message = Span(f"  {finding.message}{why}", tone="dim")
-            lines.append(Row(finding.code, Note((place_of(finding.location), message))))
+        lines += [
+            finding_line(finding, Span(f"{finding.message}{why}", tone="dim"))
+            for finding in cluster
+        ]
     whole = (Section(cluster[0].code, card_of(cluster), show="long") for cluster in gone)
     yield Section("Also gone with these fixes", (Rows(lines), *whole))
     yield from treatment_parts(diagnosis, treatment)

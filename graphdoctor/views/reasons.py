@@ -93,13 +93,14 @@ def left_text(left: LeftFinding) -> str:
         why = reasons_text(left.reasons)
         alone = f'"{left.title}" works alone, but not beside the other fixes'
         return f'with "{left.title}": {why}' if why else alone
-    texts = [f"no edit: {left.declined}"] if left.declined else []
+    best = None
     if left.untried_cause is not None:
-        texts.append(f'"{left.title}" wasn\'t tried: {UNTRIED[left.untried_cause]}')
+        best = f'"{left.title}" wasn\'t tried: {UNTRIED[left.untried_cause]}'
     elif left.title is not None:
         said = None if left.verdict == "contained" and left.reasons else verdict_text(left)
-        texts.append(f'"{left.title}": {join_texts(", ", said, reasons_text(left.reasons))}')
-    return "; ".join(texts) or "no fix is known"
+        best = f'"{left.title}": {join_texts(", ", said, reasons_text(left.reasons))}'
+    declined = f"no {'other ' * bool(best)}edit: {left.declined}" if left.declined else None
+    return join_texts("; ", best, declined) or "no fix is known"
 
 
 def difference_text(difference: Difference) -> str:

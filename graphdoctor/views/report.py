@@ -80,11 +80,12 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     recording, treatment = diagnosis.recording, diagnosis.recording.treatment
     yield from page.banner() if page else ()
     yield from partial_note(diagnosis)
-    yield Verdict(*words.sentence(diagnosis))
+    said, tone, fields = words.verdict(diagnosis)
+    yield Verdict(said, tone)
     if treatment is not None:
-        tone: Tone = "dim" if treatment.after is None else "good"
+        tone = "dim" if treatment.after is None else "good"
         yield Verdict(outcome(treatment, recording.target), tone)
-    counts = list(_counts(diagnosis, page))
+    counts = list(_counts(diagnosis, page, fields))
     yield from () if page else counts
     yield todo_section(diagnosis)
     if page is not None:
@@ -112,10 +113,10 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
 # What was counted.
 
 
-def _counts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
+def _counts(diagnosis: Diagnosis, page: Page | None, said: Collection[str]) -> Iterator[Block]:
     watch, summary = diagnosis.recording.watch, diagnosis.summary
     if words.nothing_compiled(diagnosis) is None:
-        texts = count_texts(summary, watch, said=words.said_counts(diagnosis))
+        texts = count_texts(summary, watch, said)
         yield Note(" · ".join(texts), "dim", show="short")
         yield Figures(tuple(figures(diagnosis)), show="long")
         if page is not None and summary.coverage is not None:

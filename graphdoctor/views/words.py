@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from graphdoctor.facts.base import grouped, sum_of_known
@@ -201,51 +201,44 @@ def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterato
         yield Row(name, Span(value))
 
 
-def sentence(diagnosis: Diagnosis) -> tuple[str, Tone]:
-    """The verdict in one sentence, and its tone."""
-    if (empty := nothing_compiled(diagnosis)) is not None:
-        return empty.message, "warning"
-    summary = diagnosis.summary
-    if (said := _plain_verdict(summary, is_partial=diagnosis.recording.is_partial)) is not None:
-        return said
-    pieces = []
+def verdict(diagnosis: Diagnosis) -> tuple[str, Tone, Collection[str]]:
+    """The verdict in one sentence, its tone, and the fields of ``Counts`` whose numbers it has."""
+    summary, empty = diagnosis.summary, nothing_compiled(diagnosis)
+    plain = _plain_verdict(summary, is_partial=diagnosis.recording.is_partial)
+    if empty is not None:
+        plain = (empty.message, "warning")
+    if plain is not None:
+        fields = {"recompiles"} if summary.frames_over_limit else {"recompiles", "eager_calls"}
+        if summary.coverage == 0:
+            fields = {"coverage"}
+        elif summary.break_records:
+            fields = set()
+        return *plain, fields
+    pieces = {}
     if summary.coverage is not None:
-        pieces.append(f"{percent(summary.coverage)} of operations compiled")
+        pieces["coverage"] = f"{percent(summary.coverage)} of operations compiled"
     if summary.graphs_per_call is not None:
         # One graph can run several times in a call.
         is_repeated = summary.graphs_per_call > summary.graphs
         noun = "graph run" if is_repeated else "graph"
-        pieces.append(f"{counted(summary.graphs_per_call, noun)} per call")
+        field = "graphs" if summary.graphs_per_call == summary.graphs else "graphs_per_call"
+        pieces[field] = f"{counted(summary.graphs_per_call, noun)} per call"
     elif summary.graphs:
-        pieces.append(counted(summary.graphs, "graph"))
+        pieces["graphs"] = counted(summary.graphs, "graph")
     if summary.break_sites:
         verb = "breaks" if summary.break_sites == 1 else "break"
-        pieces.append(f"{counted(summary.break_sites, 'line')} {verb} the graph")
+        pieces["break_sites"] = f"{counted(summary.break_sites, 'line')} {verb} the graph"
     if summary.skipped_frames:
-        pieces.append(f"{counted(summary.skipped_frames, 'function')} skipped")
+        pieces["skipped_frames"] = f"{counted(summary.skipped_frames, 'function')} skipped"
     if summary.recompiles:
         total_s, share = summary.compile_time_s, ""
         cost_s = sum_of_known(report.cost_s for report in diagnosis.recompiles)
         if cost_s is not None and total_s:
             share = f", {percent(min(cost_s / total_s, 1.0))} of compile time"
-        pieces.append(f"{counted(summary.recompiles, 'recompile')}{share}")
+        pieces["recompiles"] = f"{counted(summary.recompiles, 'recompile')}{share}"
     is_bad = bool(summary.skipped_frames or summary.frames_over_limit)
-    return " · ".join(pieces) or "Nothing was compiled.", "bad" if is_bad else "warning"
-
-
-def said_counts(diagnosis: Diagnosis) -> set[str]:
-    """The fields of ``Counts`` whose numbers the verdict has."""
-    summary, is_partial = diagnosis.summary, diagnosis.recording.is_partial
-    is_plain = _plain_verdict(summary, is_partial=is_partial) is not None
-    if is_plain or nothing_compiled(diagnosis) is not None:
-        if summary.coverage == 0:
-            return {"coverage"}
-        if summary.break_records:
-            return set()
-        return {"recompiles"} if summary.frames_over_limit else {"recompiles", "eager_calls"}
-    said = {"break_sites", "skipped_frames", "recompiles"}
-    said |= {"graphs"} if summary.graphs_per_call in (None, summary.graphs) else set()
-    return said | ({"coverage"} if summary.coverage else set())
+    text = " · ".join(pieces.values()) or "Nothing was compiled."
+    return text, "bad" if is_bad else "warning", pieces
 
 
 def _plain_verdict(summary: Counts, *, is_partial: bool) -> tuple[str, Tone] | None:

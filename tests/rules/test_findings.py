@@ -35,7 +35,7 @@ from graphdoctor.facts.recording import (
     TorchMechanism,
 )
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.views.words import sentence
+from graphdoctor.views.words import verdict
 from tests.each import for_each
 from tests.factories import (
     FILE,
@@ -608,7 +608,7 @@ def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
     }
     assert said(cases) == snapshot
     alone = in_torch().replace(calls=(), coverage=None)
-    assert sentence(diagnosed(alone))[0].startswith("Not compiled")
+    assert verdict(diagnosed(alone))[0].startswith("Not compiled")
 
 
 def skipped_in_package(*blocks: Enclosing) -> Recording:
