@@ -77,7 +77,7 @@ from libcst import (
 )
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.effects import is_report, touched
+from graphdoctor.fixes.source.effects import changed_by, is_report
 from graphdoctor.fixes.source.expressions import (
     as_boolean_tensor,
     as_tensor,
@@ -1253,5 +1253,5 @@ def _refuse_effects(source: SourceFile, line: CSTNode) -> None:
             case _:
                 continue
         raise DeclinedError(f"the rest of the function {reason}")
-    is_changing = any("." in path for path in touched(line, "self").changed)
+    is_changing = any("." in path for path in changed_by(line, "self"))
     decline_if(is_changing, "the rest of the function changes an object")

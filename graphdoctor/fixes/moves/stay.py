@@ -42,7 +42,7 @@ from libcst import (
 from libcst.metadata import Assignment
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe, traced_path
-from graphdoctor.fixes.source.effects import sharing, touched
+from graphdoctor.fixes.source.effects import changed_by, sharing
 from graphdoctor.fixes.source.expressions import is_integer, is_literal_number
 from graphdoctor.fixes.source.nodes import (
     as_operand,
@@ -384,7 +384,7 @@ class _Read:
                 if isinstance(part, AugAssign)
                 or isinstance(getattr(part, "target", None), Subscript)
                 or is_in_place(part)
-                for name in touched(part, "self").changed
+                for name in changed_by(part, "self")
             }
             return names.union([tensor.value]).isdisjoint(changed)
         is_computed = isinstance(tensor, BinaryOperation | UnaryOperation | Comparison)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from libcst import (
     AnnAssign,
@@ -144,18 +143,10 @@ def reports_apart(
     return ([], lines) if set_names(*rest) & name_set(*late) else (reports, rest)
 
 
-@dataclass(frozen=True)
-class Touched:
-    """The objects that a statement reads or changes, as dotted names, and those of them that it
-    changes.
+def changed_by(node: CSTNode, owner: str | None) -> set[str]:
+    """Return the objects that a statement changes, as dotted names, beyond local names that it
+    binds.
     """
-
-    read: frozenset[str]
-    changed: frozenset[str]
-
-
-def touched(node: CSTNode, owner: str | None) -> Touched:
-    """Return what a statement touches beyond local names that it binds."""
     changed = set[str]()
     for part in walk(node):
         match part:
@@ -171,7 +162,7 @@ def touched(node: CSTNode, owner: str | None) -> Touched:
             case Call(func=Attribute(value=value, attr=Name(value=name))):
                 if name in _MUTATES | SHOWS or (name.endswith("_") and not name.endswith("__")):
                     changed.update(_root(value, owner))
-    return Touched(frozenset(changed).union(_objects(node, owner)), frozenset(changed))
+    return changed
 
 
 def _changed(target: BaseExpression, owner: str | None) -> Iterator[str]:

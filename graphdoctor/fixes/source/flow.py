@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from graphdoctor.fixes.source.program import Program, Scope
@@ -206,7 +206,6 @@ class Flow:
 
     read_first: set[str] = field(default_factory=set)
     bound: set[str] | None = field(default_factory=set)
-    assigned: set[str] = field(default_factory=set)
 
     @property
     def ends(self) -> bool:
@@ -220,20 +219,15 @@ class Flow:
     def then(self, other: Flow) -> Flow:
         """This run followed by the other."""
         if self.bound is None:
-            return Flow(self.read_first, None, self.assigned | other.assigned)
-        return Flow(
-            self.read_first | (other.read_first - self.bound),
-            None if other.bound is None else self.bound | other.bound,
-            self.assigned | other.assigned,
-        )
+            return self
+        read = self.read_first | (other.read_first - self.bound)
+        return Flow(read, None if other.bound is None else self.bound | other.bound)
 
     def either(self, other: Flow) -> Flow:
         """This run or the other."""
-        if self.bound is None or other.bound is None:
-            bound = other.bound if self.bound is None else self.bound
-        else:
-            bound = self.bound & other.bound
-        return Flow(self.read_first | other.read_first, bound, self.assigned | other.assigned)
+        ends = [run.bound for run in (self, other) if run.bound is not None]
+        bound = set.intersection(*ends) if ends else None
+        return Flow(self.read_first | other.read_first, bound)
 
     def perhaps(self) -> Flow:
         """This run or nothing."""
@@ -248,33 +242,18 @@ def flow(statements: Sequence[ast.stmt]) -> Flow:
     return whole
 
 
-def flow_of(node: ast.expr | None) -> Flow:
-    """Return the names that an expression reads and sets."""
-    return _reading(node) if node is not None else Flow()
-
-
-def captured(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names that inner functions, classes and generator expressions may read later."""
-    free_names: set[str] = set()
-    for node in nodes:
-        for inner in ast.walk(node):
-            if isinstance(inner, (*_SCOPES, ast.GeneratorExp)) and not _is_used_up(inner, node):
-                free_names |= names(inner) - _own_parameters(inner)
-    return free_names
-
-
-def names(node: ast.AST) -> set[str]:
-    """Every name in a node, read or bound."""
+def _names(node: ast.AST) -> set[str]:
+    """Return every name in a node, read or bound."""
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
-def targets(node: ast.AST) -> set[str]:
-    """Names that an assignment's target, an import or a pattern binds."""
+def _targets(node: ast.AST) -> set[str]:
+    """Return the names that an assignment's target, an import or a pattern binds."""
     target_names: set[str] = set()
     for inner in ast.walk(node):
         match inner:
-            case ast.Name(ctx=ast.Store()):
-                target_names.add(inner.id)
+            case ast.Name(id=name, ctx=ast.Store()):
+                target_names.add(name)
             case ast.alias():
                 target_names.add((inner.asname or inner.name).partition(".")[0])
             case (
@@ -286,170 +265,91 @@ def targets(node: ast.AST) -> set[str]:
     return target_names
 
 
-def parameter_names(parameters: ast.arguments) -> set[str]:
-    """Names of a function's parameters."""
-    every = [
-        *parameters.posonlyargs,
-        *parameters.args,
-        *parameters.kwonlyargs,
-        parameters.vararg,
-        parameters.kwarg,
-    ]
-    return {parameter.arg for parameter in every if parameter is not None}
+def _reads(node: ast.AST, hidden: frozenset[str] = frozenset()) -> set[str]:
+    """Return the names that a node reads, other than its own; all of it may be left out."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Load()):
+            return {name} - hidden
+        case ast.NamedExpr(value=value):
+            return _reads(value, hidden)
+        case ast.Lambda(args=args):
+            hidden |= {inner.arg for inner in ast.walk(args) if isinstance(inner, ast.arg)}
+        case _ if isinstance(node, _COMPREHENSIONS):
+            hidden = hidden.union(*(_targets(generator.target) for generator in node.generators))
+    return set().union(*(_reads(child, hidden) for child in ast.iter_child_nodes(node)))
 
 
-def swallows(item: ast.withitem) -> bool:
-    """Guess from its name whether a context manager suppresses exceptions."""
-    return _SWALLOWS.search(ast.unparse(item.context_expr)) is not None
+def _reading(node: ast.AST | None) -> Flow:
+    """Run an expression: what a ``:=`` in it binds may stay unbound."""
+    return Flow(_reads(node)) if node is not None else Flow()
 
 
-def jumps(nodes: Iterable[ast.AST], *, in_loop: bool = False) -> Iterator[ast.AST]:
-    """Returns, yields, awaits, and the breaks and continues of loops around the nodes."""
-    for node in nodes:
-        if isinstance(node, _SCOPES):
-            continue
-        is_jump = isinstance(
-            node, ast.Return | ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith
-        )
-        if is_jump or (isinstance(node, ast.Break | ast.Continue) and not in_loop):
-            yield node
-        body = node.body if isinstance(node, ast.For | ast.While) else []
-        yield from jumps(body, in_loop=True)
-        yield from jumps(
-            (child for child in ast.iter_child_nodes(node) if child not in body), in_loop=in_loop
-        )
-
-
-def _is_used_up(scope: ast.AST, around: ast.AST) -> bool:
-    """Check whether a generator expression is the only argument of a call, which reads it at once:
-    ``sum(x for x in xs)``.
-    """
-    return isinstance(scope, ast.GeneratorExp) and any(
-        isinstance(call, ast.Call) and call.args == [scope] and isinstance(call.func, ast.Name)
-        for call in ast.walk(around)
-    )
-
-
-def _own_parameters(scope: ast.AST) -> set[str]:
-    if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        return parameter_names(scope.args)
-    if isinstance(scope, ast.GeneratorExp):
-        return set().union(*(targets(generator.target) for generator in scope.generators))
-    return set()
-
-
-def _reading(node: ast.AST) -> Flow:
-    """An expression: everything it reads counts as read first, and what a ``:=`` in it binds as
-    possibly unbound.
-    """
-    read: set[str] = set()
-    assigned: set[str] = set()
-    _read(node, frozenset(), read, assigned)
-    return Flow(read, set(), assigned)
-
-
-def _read(node: ast.AST, hidden: frozenset[str], read: set[str], assigned: set[str]) -> None:
-    if isinstance(node, _COMPREHENSIONS):
-        hidden = hidden.union(*(targets(generator.target) for generator in node.generators))
-    elif isinstance(node, ast.Lambda):
-        hidden = hidden | parameter_names(node.args)
-    elif isinstance(node, ast.NamedExpr):
-        assigned.add(node.target.id)
-        _read(node.value, hidden, read, assigned)
-        return
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in hidden:
-        read.add(node.id)
-    for child in ast.iter_child_nodes(node):
-        _read(child, hidden, read, assigned)
-
-
-def _binding(node: ast.AST) -> Flow:
-    """A target: ``a, b[i]`` binds ``a`` and reads ``b`` and ``i``."""
-    bound = targets(node)
-    return Flow(_reading(node).read_first, set(bound), set(bound))
+def _binding(node: ast.AST | None) -> Flow:
+    """Set a target: ``a, b[i]`` binds ``a`` and reads ``b`` and ``i``."""
+    return Flow(_reads(node), _targets(node)) if node is not None else Flow()
 
 
 def _statement(node: ast.stmt) -> Flow:
     match node:
-        case ast.Assign():
-            whole = _reading(node.value)
-            for target in node.targets:
+        case ast.Assign(targets=targets, value=value):
+            whole = _reading(value)
+            for target in targets:
                 whole = whole.then(_binding(target))
             return whole
-        case ast.AugAssign():
-            binding = _binding(node.target)
-            return Flow(set(binding.assigned)).then(_reading(node.value)).then(binding)
-        case ast.AnnAssign():
-            value = flow_of(node.value)
-            return value.then(_binding(node.target)) if node.value is not None else value
+        case ast.AugAssign(target=target, value=value):
+            return Flow(_targets(target)).then(_reading(value)).then(_binding(target))
+        case ast.AnnAssign(target=target, value=value):
+            return _reading(value).then(_binding(target)) if value is not None else Flow()
         case ast.Import() | ast.ImportFrom():
             return _binding(node)
-        case ast.Return() | ast.Raise():
-            return Flow(_reading(node).read_first, None, _reading(node).assigned)
-        case ast.Break() | ast.Continue():
-            return Flow(set(), None, set())
+        case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+            return Flow(_reads(node), None)
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return Flow(names(node), {node.name}, {node.name})
+            return Flow(_names(node), {node.name})
         case ast.If():
             return _reading(node.test).then(flow(node.body).either(flow(node.orelse)))
         case ast.For() | ast.AsyncFor():
-            body = _binding(node.target).then(_without_end(node.body))
+            body = _binding(node.target).then(_turn(node.body))
             return _reading(node.iter).then(body.perhaps()).then(flow(node.orelse).perhaps())
-        case ast.While():
-            forever = isinstance(node.test, ast.Constant) and bool(node.test.value)
-            has_break = any(isinstance(jump, ast.Break) for jump in jumps(node.body))
-            body = _reading(node.test).then(_without_end(node.body).perhaps())
-            return (
-                Flow(body.read_first, None, body.assigned)
-                if forever and not has_break
-                else body.then(flow(node.orelse).perhaps())
-            )
+        case ast.While(test=test):
+            body = _reading(test).then(_turn(node.body).perhaps())
+            inner = (part for line in node.body for part in ast.walk(line))
+            is_forever = isinstance(test, ast.Constant) and bool(test.value)
+            if is_forever and not any(isinstance(part, ast.Break) for part in inner):
+                return Flow(body.read_first, None)
+            return body.then(flow(node.orelse).perhaps())
         case ast.With() | ast.AsyncWith():
             whole = Flow()
             for item in node.items:
-                whole = whole.then(_reading(item.context_expr))
-                whole = (
-                    whole.then(_binding(item.optional_vars))
-                    if item.optional_vars is not None
-                    else whole
-                )
+                whole = whole.then(_reading(item.context_expr)).then(_binding(item.optional_vars))
+            # Guessed from its name, as it may suppress exceptions.
+            is_caught = any(_SWALLOWS.search(ast.unparse(item.context_expr)) for item in node.items)
             body = flow(node.body)
-            return whole.then(body.perhaps() if any(map(swallows, node.items)) else body)
+            return whole.then(body.perhaps() if is_caught else body)
         case ast.Try() | ast.TryStar():
             return _try(node)
         case ast.Match():
-            whole = _reading(node.subject)
             cases = Flow()
             for case in node.cases:
-                cases = cases.either(
-                    _binding(case.pattern).then(flow_of(case.guard)).then(flow(case.body))
-                )
-            return whole.then(cases)
-        case _:
-            return _reading(node)
+                begun = _binding(case.pattern).then(_reading(case.guard))
+                cases = cases.either(begun.then(flow(case.body)))
+            return _reading(node.subject).then(cases)
+    return _reading(node)
 
 
-def _without_end(body: Sequence[ast.stmt]) -> Flow:
-    body_flow = flow(body)
-    return Flow(body_flow.read_first, set(), body_flow.assigned)
+def _turn(body: Sequence[ast.stmt]) -> Flow:
+    return Flow(flow(body).read_first)
 
 
 def _try(node: ast.Try | ast.TryStar) -> Flow:
-    body = flow(node.body)
-    ended = body.then(flow(node.orelse))
+    ended = flow([*node.body, *node.orelse])
     for handler in node.handlers:
-        begun = Flow(set(), set(), set(body.assigned)).then(flow_of(handler.type))
-        caught = flow(handler.body)
-        inside = Flow(caught.read_first - {handler.name or ""}, caught.bound, caught.assigned)
-        handled = begun.then(inside)
-        if handler.name is not None and handled.bound is not None:
-            handled = Flow(
-                handled.read_first,
-                handled.bound - {handler.name},
-                handled.assigned | {handler.name},
-            )
+        caught, own = flow(handler.body), {handler.name or ""}
+        handled = _reading(handler.type).then(Flow(caught.read_first - own, caught.bound))
+        if handled.bound is not None:
+            handled.bound -= own
         ended = ended.either(handled)
     last = flow(node.finalbody)
     # What the last part reads may be unbound: it also runs if the body raised.
     whole = ended.then(last)
-    return Flow(whole.read_first | last.read_first, whole.bound, whole.assigned)
+    return Flow(whole.read_first | last.read_first, whole.bound)
