@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from libcst import (
     Arg,
     Assign,
+    AssignTarget,
     Attribute,
     AugAssign,
     BaseExpression,
@@ -17,13 +18,13 @@ from libcst import (
     Call,
     Continue,
     CSTNode,
-    Element,
     Expr,
     For,
     FunctionDef,
     If,
     Name,
     SimpleStatementLine,
+    Tuple,
     parse_expression,
     parse_statement,
 )
@@ -134,13 +135,17 @@ def _reduced(
     uses = [part for part in find(function, Name) if part.value == name]
     end = source.position(loop).end.line
     later = [use for use in uses if source.start(use)[0] > end]
-    made = source.around(uses[0], Assign)
-    pairs = find(made, Element) if made is not None else []
-    values = [made.value] if made is not None else []
-    if len(pairs) > 1:
-        values = [pair.value for pair in pairs[len(pairs) // 2 :]]
+    made: list[BaseExpression] = []
+    match source.around(uses[0], Assign):
+        case Assign(
+            targets=[AssignTarget(target=Tuple(elements=names))], value=Tuple(elements=values)
+        ):
+            pairs = zip(names, values, strict=False)
+            made = [value.value for target, value in pairs if target.value is uses[0]]
+        case Assign(targets=[_], value=value):
+            made = [value]
     # Beside those after the loop, one makes it and one appends to it.
-    is_made = bool(values) and all(source.code(value) == "[]" for value in values)
+    is_made = [source.code(value) for value in made] == ["[]"]
     decline_if(not is_made or len(uses) != len(later) + 2, used)
     kept = f"torch.where({counts}, torch.stack({name}), 0)"
     forms = {key.format(name): form for key, form in _REDUCED.items()}

@@ -119,7 +119,7 @@ def _indexed(place: Place) -> Subscript | None:
         return node if isinstance(node, Subscript) else None
     is_line = isinstance(place.statement, SimpleStatementLine)
     for part in find(place.statement, Subscript) if is_line else ():
-        if any(_is_set(source, index) for index in _tensor_indices(source, part)):
+        if any(_setting(source, index) for index in _tensor_indices(source, part)):
             return part
     return None
 
@@ -129,17 +129,18 @@ def _tensor_indices(source: SourceFile, subscript: Subscript) -> list[Index]:
     return [index for index in indices if not is_number(source, index.value)]
 
 
-def _is_set(source: SourceFile, index: Index) -> bool:
-    """Check for a variable that only assignments set."""
+def _setting(source: SourceFile, index: Index) -> set[Assign]:
+    """Return the lines that set a variable, if only assignments do."""
     bindings = source.assignments(index.value)
     nodes = [binding.node for binding in bindings if isinstance(binding, Assignment)]
-    holders = [source.around(node, Assign, For, FunctionDef) for node in nodes]
-    return bool(holders) and all(isinstance(holder, Assign) for holder in holders)
+    holders = {source.around(node, Assign, For, FunctionDef) for node in nodes}
+    lines = {holder for holder in holders if isinstance(holder, Assign)}
+    return lines if len(lines) == len(holders) else set()
 
 
 def _with_index(place: Place, subscript: Subscript, spread: Spread) -> Edit:
     """Write ``x[0, i]`` as ``x[0, i[None]].squeeze(0)``, for a tensor without dims, wherever the
-    function has that index.
+    function has that index, or one that the same line sets.
     """
     source = place.source
     tensors = _tensor_indices(source, subscript)
@@ -147,7 +148,8 @@ def _with_index(place: Place, subscript: Subscript, spread: Spread) -> Edit:
     spread.index_with(index)
     for other in find(place.function, Subscript):
         for part in _tensor_indices(source, other):
-            if source.code(part) == source.code(index):
+            is_same = source.code(part) == source.code(index)
+            if is_same or _setting(source, part) & _setting(source, index):
                 with contextlib.suppress(DeclinedError):
                     spread.index_with(part)
     title = f"Keep the tensor that is an index of `{source.shortened(subscript)}`"

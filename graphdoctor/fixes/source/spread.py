@@ -423,6 +423,8 @@ class Spread:
             self.follow(call, path)
         elif name == "builtins.enumerate":
             self.follow(call, (None, 1, *path[1:]))
+        elif name == "builtins.zip":
+            self.follow(call, (None, call.args.index(argument), *path[1:]))
         elif name != "builtins.len":
             self._read_all_there(argument.value, path)
 
@@ -542,7 +544,7 @@ class Spread:
             ):
                 if isinstance(operator, Is | IsNot) and dotted(right) == "None":
                     return
-                if is_test and isinstance(node, Name):
+                if is_test and isinstance(node, Name | BinaryOperation):
                     return  # the branch on the tensor is the next break to fix
                 other = right if left is node else left
                 is_tensors = isinstance(operator, ORDERS) and not is_truth

@@ -30,6 +30,7 @@ from libcst import (
     BaseSmallStatement,
     BaseStatement,
     BaseString,
+    BinaryOperation,
     Call,
     ClassDef,
     CSTNode,
@@ -576,6 +577,8 @@ class SourceFile:
                 return name in _TENSOR_FUNCTIONS
             case Call():
                 return self.method_name(node) in _TENSOR_METHODS
+            case BinaryOperation(left=left, right=right):
+                return any(self.is_tensor(side, depth + 1) for side in (left, right))
             case Name() | Attribute() if depth < 4:
                 values = self.bound_to(node)
                 return bool(values) and all(self.is_tensor(value, depth + 1) for value in values)
