@@ -90,6 +90,7 @@ from graphdoctor.fixes.source.effects import (
 from graphdoctor.fixes.source.nodes import (
     ARITHMETIC,
     after_lines,
+    alone,
     assigned,
     below_new,
     called,
@@ -149,8 +150,15 @@ def guard_output(place: Place) -> Edit:
     else:
         call = _bare_call(place, place.small_statement)
         line = need(statement, SimpleStatementLine)
-        only(line.body, more)
-        changes = [*_guarded(source, [line])]
+        # Of several calls of one function, torch names the first.
+        same = matchers.Expr(matchers.Call(matchers.MatchIfTrue(call.func.deep_equals)))
+        lines = [alone(small) for small in line.body]
+        lines[-1] = lines[-1].with_changes(trailing_whitespace=line.trailing_whitespace)
+        new = [
+            skipped_while_compiling([part]) if matchers.matches(part.body[0], same) else part
+            for part in lines
+        ]
+        changes = [(line, in_place_of(line, new))]
     name = source.code(call.func)
     is_log = place.finding.code == "GD101"
     decline_if(not is_log, f"what `{name}` does would be lost while compiling")
@@ -191,7 +199,7 @@ def guard_report(place: Place) -> Edit:
     return place.edit(title, (statement.test, test), drops_output=True)
 
 
-def report_apart(recipes: Sequence[Recipe]) -> Recipe:
+def report_apart(recipes: Sequence[Recipe], name: str = "report-apart") -> Recipe:
     """``if t.any(): print(…); return 0 * x`` becomes what other recipes write for ``if t.any():
     return 0 * x``.
 
@@ -238,7 +246,7 @@ def report_apart(recipes: Sequence[Recipe]) -> Recipe:
             raised=None if whole.raised is None else source.start(lines[-1])[0],
         )
 
-    return Recipe("report-apart", frozenset({"GD102"}), edit)
+    return Recipe(name, frozenset({"GD102"}), edit)
 
 
 def _equal_tests(source: SourceFile, choice: If) -> list[If]:

@@ -46,6 +46,7 @@ RECIPES: tuple[Recipe, ...] = (
     move.local_parameter_to_tensor,
     move.module_number_to_buffer,
     _REPORT_APART,
+    move.report_apart((select.select,), "report-before-choice"),
     move.condition_without_read((*_BRANCHES, _REPORT_APART)),
     move.condition_without_read((select.select,), "read-after-choice"),
 )
