@@ -66,9 +66,9 @@ def grade_of(
 
 def _marks(tree: ast.Module) -> Iterator[tuple[str, Grade]]:
     """Find what makes a program one of several code paths or leaves some of it uncompiled."""
-    origins = dict(_imported(tree))
+    origins = dict(imported_names(tree))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute) and (name := _dotted(node)):
+        if isinstance(node, ast.Name | ast.Attribute) and (name := dotted_name(node)):
             first, dot, rest = name.partition(".")
             full = f"{origins.get(first, first)}{dot}{rest}"
             if full in _UNCOMPILED:
@@ -77,7 +77,8 @@ def _marks(tree: ast.Module) -> Iterator[tuple[str, Grade]]:
                 yield full, "guarded"
 
 
-def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the names that imports bind to something of another name, and its full name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             package = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
@@ -86,9 +87,10 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     yield alias.asname or alias.name, f"{package}{alias.name}"
 
 
-def _dotted(node: ast.expr) -> str | None:
+def dotted_name(node: ast.expr) -> str | None:
+    """Write a name with its attributes; None for any other expression."""
     if isinstance(node, ast.Attribute):
-        owner = _dotted(node.value)
+        owner = dotted_name(node.value)
         return owner and f"{owner}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else None
 

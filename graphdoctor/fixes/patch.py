@@ -325,7 +325,9 @@ class Candidate:
     def grade(self) -> Grade:
         """What it leaves of the source."""
         texts = [(edit.before, edit.after) for edit in self.edits]
-        return grade_of(texts, is_code=self.kind == "code", contains=self.contains)
+        # An argument of the call is neither a setting of the process nor a second path.
+        is_code = self.kind == "code" or self.change.fullgraph
+        return grade_of(texts, is_code=is_code, contains=self.contains)
 
     @property
     def rank(self) -> tuple[bool, int, bool]:

@@ -25,7 +25,8 @@ from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import UntriedChange
-from graphdoctor.fixes.patch import Candidate, Options
+from graphdoctor.fixes.compile_call import FULLGRAPH
+from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.rules.diagnosis.recompiles import can_be_dynamic, recompile_events
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -210,7 +211,7 @@ def call_fix(
 ) -> Candidate:
     """Make a fix that changes how the target is compiled or called."""
     where: Where = "start"
-    if change.dynamic is not None:
+    if change.dynamic is not None or change.fullgraph:
         where = "compile"
     elif change.marks or change.static or change.buffers:
         where = "first_call"
@@ -256,6 +257,21 @@ def regional_options(observed: Observed, selection: Selection) -> Options | None
             shared = values_of(suggested, "is_safe", "place")
             return Options(finding, (replace(fix, targets=(finding.fingerprint,), **shared),))
     return None
+
+
+def fullgraph_fix(edit: FileChange | None) -> Candidate:
+    """Make the fix that compiles the target with ``fullgraph=True``, by an edit if it can be
+    written.
+
+    torch then captures numbers that are read from tensors, and sizes that depend on values, without
+    any setting (``torch/_dynamo/output_graph.py``, 2.11 and later).
+    """
+    change = RunChange(fullgraph=True)
+    if edit is None:
+        title = "Compile it with `torch.compile(…, fullgraph=True)`"
+        return call_fix(FULLGRAPH, title, change, snippet=f"{FULLGRAPH}=True")
+    title = "Pass `fullgraph=True` to `torch.compile`"
+    return Candidate(title, "code", is_safe=True, edits=(edit,), change=change)
 
 
 def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Candidate]:

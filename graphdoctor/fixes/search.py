@@ -38,6 +38,7 @@ from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.bisection import first_failing
+from graphdoctor.fixes.compile_call import with_fullgraph
 from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.log import TrialLog
 from graphdoctor.fixes.options import Sources, options_for, treated_findings
@@ -54,7 +55,7 @@ from graphdoctor.fixes.patch import (
     with_fixes,
 )
 from graphdoctor.fixes.regional import judge_regional
-from graphdoctor.fixes.run_changes import regional_options
+from graphdoctor.fixes.run_changes import fullgraph_fix, regional_options
 from graphdoctor.fixes.trials import (
     INDUCTOR,
     Check,
@@ -74,7 +75,8 @@ from graphdoctor.fixes.verdicts import (
     breaks_more,
     made_worse,
 )
-from graphdoctor.fixes.whole import count_sites, run_whole
+from graphdoctor.fixes.whole import WholeRuns, count_sites
+from graphdoctor.fixes.wrapping import wrapped
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
@@ -151,6 +153,7 @@ class _Search:
         self._trials, self._options = trials, options
         self._recording = recording
         self._log, self._backend = TrialLog(trials), UserBackend(trials)
+        self._whole_runs = WholeRuns(trials)
         self._untouched = self._best = State(Program(), trials.observe(recording))
         self._repeated = regional_options(self._untouched.observed, options.selection)
         self._round = 0
@@ -195,7 +198,7 @@ class _Search:
         if self._is_timed and self._best.applied:
             self._time(self._best)
         if self._best.applied:
-            self._fullgraph = run_whole(self._trials, self._best, self._log.shown_place)
+            self._fullgraph = self._whole_runs.of(self._best, self._log.shown_place)
         self._note_untried()
         return self._treated()
 
@@ -224,6 +227,7 @@ class _Search:
             for self._grade in GRADES[:-1]:
                 while self._run_rounds():
                     pass
+                self._capture()
             self._prune()
             check = self._check_elsewhere(self._best)
             if check.verdict == "unproven":
@@ -369,7 +373,7 @@ class _Search:
 
     @property
     def _is_containing(self) -> bool:
-        return self._grade == GRADES[-1] and self._options.is_timed
+        return self._grade == GRADES[-1]
 
     def _note(
         self, fix: Candidate, opened: Sequence[Options], judged: Sequence[Judgment], trial: Trial
@@ -440,6 +444,43 @@ class _Search:
         for options in opened:
             for fix in options.fixes:
                 self._log.note_untried(options.finding, fix, self._best, self._round, "budget")
+
+    # One graph.
+
+    def _capture(self) -> None:
+        """Compile the best program with ``fullgraph=True``, which captures what torch breaks at by
+        default.
+        """
+        best = self._best
+        fix = fullgraph_fix(self._fullgraph_edit(best.program))
+        offered = [
+            replace(options, fixes=(replace(fix, targets=(options.finding.fingerprint,)),))
+            for options in self._offered(best)
+            if options.finding.code.startswith(BREAK)
+        ]
+        opened = self._open(offered, best)
+        if not opened or best.program.change.fullgraph or self._is_exhausted:
+            return
+        if not self._whole_runs.is_captured(best):
+            return
+        self._round += 1
+        fix = opened[0].fixes[0]
+        [trial] = self._trials.run_each(best, [[fix]])
+        judged = self._judge_all(fix, opened, trial)
+        if all(judgment.verdict in VERIFIED for judgment in judged):
+            count = len(judged)
+            self._best = best.joined([fix], trial.observed, mended_count=count)
+
+    def _fullgraph_edit(self, program: Program) -> FileChange | None:
+        """Edit the call that compiles the target, if the program's own file has one."""
+        path = self._entry_file
+        if path is None:
+            return None
+        before = program.content.get(path) or self._trials.originals.setdefault(
+            path, path.read_bytes()
+        )
+        after = with_fullgraph(before, self._recording.target)
+        return None if after is None else FileChange(path, before, wrapped(before, after, path))
 
     # Objections to the best program: each takes fixes back.
 
@@ -559,6 +600,8 @@ class _Search:
         """Add fixes that contain a break, and what shows beside them, if more is compiled and the
         call is faster so.
         """
+        if not self._is_timed:
+            return
         self._grade, start = GRADES[-1], self._best
         self._log.reopen_untimed()
         self._run_rounds()
@@ -570,7 +613,7 @@ class _Search:
             reasons = check.reasons
         elif not is_more:
             reasons = (because("nothing_improves"),)
-        elif self._options.is_timed and not self._is_faster(start.program, more.program):
+        elif not self._is_faster(start.program, more.program):
             reasons = (because("call_not_faster"),)
         else:
             self._best = more
@@ -633,7 +676,7 @@ class _Search:
                 judged = replace(judged, verdict="unproven", reasons=(reason,))
             if judged.verdict in WORKING:
                 self._best = self._untouched.joined([fix], trial.observed)
-                self._fullgraph = run_whole(trials, self._best, self._log.shown_place)
+                self._fullgraph = self._whole_runs.of(self._best, self._log.shown_place)
             is_one_graph = self._fullgraph is not None and self._fullgraph.is_one_graph
             outcome = trial.outcome(judged) | {"is_one_graph": is_one_graph, "grade": fix.grade}
             tried = tried.replace(**outcome, lines_not_run=places)

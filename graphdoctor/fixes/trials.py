@@ -217,7 +217,8 @@ class Trials:
         self._is_settled, self._settling = False, threading.Lock()
         self._timing_numbers, self._pair_numbers = count(1), count(1)
         self._numbers: dict[Program, int] = {}
-        self._untouched_count = 0
+        self.has_tried = False
+        """Whether a program with fixes has run, and not in an earlier command."""
         self._observed: dict[Program, Observed] = {}
         self._timed: dict[tuple[Program, Program], tuple[str, dict[str, PairedTime | None]]] = {}
         self._confirmed: set[tuple[Program, Program]] = set()
@@ -266,7 +267,6 @@ class Trials:
             self.settle()
         if kinds := self.reference.unprovable:
             self.notes.append(because("unprovable", *sorted(kinds)))
-        self._untouched_count = self.replays.count
         return State(Program(), self.observe(untouched, self._untouched_name))
 
     @property
@@ -338,11 +338,6 @@ class Trials:
 
     # Programs with fixes.
 
-    @property
-    def has_tried(self) -> bool:
-        """Check whether a program with fixes has run, and not in an earlier command."""
-        return self.replays.count > self._untouched_count
-
     def run_each(self, state: State, sets: Sequence[Sequence[Candidate]]) -> list[Trial]:
         """Run a state's program with each of several sets of fixes, in parallel."""
 
@@ -384,8 +379,9 @@ class Trials:
                 attacks=self._untouched_name,
             )
 
-        name = f"trial-{digest_of(program)}"
+        name, count = f"trial-{digest_of(program)}", self.replays.count
         observed = self.observe(twice(replay, name, is_settled, self.settle), name)
+        self.has_tried |= self.replays.count > count
         return self._observed.setdefault(program, observed)
 
     def run_state(self, state: State) -> State | None:
@@ -409,7 +405,7 @@ class Trials:
         judged = trial.change.judge(finding, self.reference, contains=fix.contains, edits=fix.edits)
         if judged.verdict not in WORKING:
             return judged
-        if fix.edits and trial.observed.attacked is None:
+        if (fix.edits or fix.change.fullgraph) and trial.observed.attacked is None:
             return replace(judged, verdict="unproven", reasons=(because("not_attacked"),))
         if judged.verdict == LOSSY and not fix.drops_output and trial.drops_output:
             # Another one says that it drops some.

@@ -21,9 +21,9 @@ from graphdoctor.facts.fixes import (
     WholeRun,
 )
 from graphdoctor.facts.run import Setting
-from graphdoctor.fixes.trials import State, Trials
+from graphdoctor.fixes.trials import State, Trials, digest_of
 from graphdoctor.fixes.verdicts import BREAK, SKIPPED_FRAME
-from graphdoctor.trials.judge import clause
+from graphdoctor.trials.judge import Observed, clause
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EAGER
 
@@ -32,26 +32,47 @@ _ENOUGH = Setting(name="torch._dynamo.config.recompile_limit", value=64)
 """Under ``fullgraph``, torch raises at its limit, too; recompiles have findings of their own."""
 
 
-def run_whole(
-    trials: Trials, state: State, shown_place: Callable[[Finding, Program], str]
-) -> WholeRun:
-    """Run a program with fixes under ``fullgraph=True``."""
-    trials.on_phase("asking torch for one graph")
-    change = replace(state.program.change, regional=False)
-    program = Program(state.program.content, change.joined(RunChange(settings=(_ENOUGH,))))
-    recording = trials.replays.replay(
-        program, _NAME, backend=EAGER, spec={"fullgraph": True, "regional": False}
-    )
-    observed = trials.observe(recording, _NAME)
-    if observed.is_finished:
-        is_contained = any(fix.grade == "contained" for fix in state.fixes)
-        return WholeRun(is_one_graph=observed.measures.graphs > 0 and not is_contained)
-    breaks = [finding for finding in observed.diagnosis.findings if _is_site(finding.code)]
-    if not breaks:
-        return WholeRun(is_one_graph=False, message=clause(recording.exit.message))
-    first = breaks[0]
-    place = shown_place(first, program)
-    return WholeRun(is_one_graph=False, code=first.code, place=place, message=first.message)
+class WholeRuns:
+    """Runs programs under ``fullgraph=True``, each once."""
+
+    def __init__(self, trials: Trials) -> None:
+        self._trials = trials
+        self._observed: dict[Program, Observed] = {}
+
+    def is_captured(self, state: State) -> bool:
+        """Tell if a program runs so: torch then captures the numbers and sizes that it breaks at by
+        default.
+        """
+        return self._run(state.program).is_finished
+
+    def of(self, state: State, shown_place: Callable[[Finding, Program], str]) -> WholeRun:
+        """Say if a program with fixes is one graph, or what stops that."""
+        program = state.program
+        if program.change.fullgraph:
+            return WholeRun(is_one_graph=True)
+        observed = self._run(program)
+        breaking = state.observed if observed.is_finished else observed
+        breaks = [finding for finding in breaking.diagnosis.findings if _is_site(finding.code)]
+        if breaks:
+            first = breaks[0]
+            place = shown_place(first, program)
+            return WholeRun(is_one_graph=False, code=first.code, place=place, message=first.message)
+        if observed.is_finished:
+            is_contained = any(fix.grade == "contained" for fix in state.fixes)
+            return WholeRun(is_one_graph=observed.measures.graphs > 0 and not is_contained)
+        return WholeRun(is_one_graph=False, message=clause(observed.recording.exit.message))
+
+    def _run(self, program: Program) -> Observed:
+        if program not in self._observed:
+            self._trials.on_phase("asking torch for one graph")
+            name = f"{_NAME}-{digest_of(program)}"
+            change = replace(program.change, regional=False)
+            asked = Program(program.content, change.joined(RunChange(settings=(_ENOUGH,))))
+            recording = self._trials.replays.replay(
+                asked, name, backend=EAGER, spec={"fullgraph": True, "regional": False}
+            )
+            self._observed[program] = self._trials.observe(recording, name)
+        return self._observed[program]
 
 
 def _is_site(code: str) -> bool:

@@ -32,6 +32,7 @@ class RunChange:
     setup: tuple[str, ...] = ()
     dynamic: bool | None = None
     regional: bool = False
+    fullgraph: bool = False
     marks: tuple[tuple[str, int], ...] = ()
     tensors: tuple[str, ...] = ()
     contiguous: tuple[str, ...] = ()
@@ -72,10 +73,10 @@ class RunChange:
         )
 
     def plan(self) -> dict[str, object]:
-        """Write its part of the request's ``trial``; ``dynamic``, ``regional`` and ``config`` are
-        in the request itself.
+        """Write its part of the request's ``trial``; ``dynamic``, ``regional``,
+        ``fullgraph`` and ``config`` are in the request itself.
         """
-        elsewhere = ("settings", "dynamic", "regional")
+        elsewhere = ("settings", "dynamic", "regional", "fullgraph")
         plan = {name: value for name, value in asdict(self).items() if name not in elsewhere}
         return plan | {"setup": "\n".join(self.lines) or None}
 

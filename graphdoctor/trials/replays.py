@@ -288,6 +288,7 @@ class Replays:
         changes: dict[str, Any] = {
             "dynamic": spec.dynamic if change.dynamic is None else change.dynamic,
             "regional": spec.regional or change.regional,
+            "fullgraph": spec.fullgraph or change.fullgraph,
         }
         if backend not in (None, spec.backend):
             # Mode and options belong to the backend that the user chose.

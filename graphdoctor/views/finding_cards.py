@@ -306,7 +306,7 @@ def fix_parts(fix: Fix) -> tuple[Block, ...]:
 
 
 def _snippet(fix: Fix, show: Show) -> Iterator[Block]:
-    if fix.snippet:
+    if fix.snippet and fix.snippet not in fix.title:
         if fix.place is not None:
             yield Note(f"{words.place_text(fix.place)}:", "dim", show=show)
         yield Code(fix.snippet, show=show)

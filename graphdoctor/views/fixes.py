@@ -293,7 +293,8 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
     subject = {1: "the fix", 2: "both fixes"}.get(count, f"all {count} fixes")
     if by_hand := words.applied_snippets(treatment, is_by_hand=True):
         number = sum(len(snippet.splitlines()) for _, snippet in by_hand)
-        subject += f" ({counted(number, 'line')} of them to add yourself)"
+        lines = f"{counted(number, 'line')} of them " if count > 1 else ""
+        subject += f" ({lines}to add yourself)"
     untimed = "" if speed else "; the call wasn't timed"
     interrupted = "; interrupted before everything was tried" if treatment.is_interrupted else ""
     return f"With {subject}: {text}{untimed}{lost}{interrupted}."
