@@ -114,12 +114,10 @@ def _parts(report: BenchReport) -> Iterator[Block]:
         report.call and f"call: {report.call}",
         None if works_on is None else counted(works_on.items, works_on.unit.removesuffix("s")),
         counted(rounds, "round") if rounds else None,
-        None if noise is None or noise.is_noisy else measures.noise_text(noise),
+        None if noise is None else measures.noise_text(noise),
     )
     if measured:
         yield Note(Span(measured), "dim")
-    if noise is not None and noise.is_noisy:
-        yield Note(measures.noise_text(noise), "warning")
     if left := [text for part, text in _PARTS.items() if part not in report.measured]:
         everything = "; --thorough: all" if len(left) > 1 else ""
         yield Note(Span(f"Not measured: {listed(left)}{everything}."), "dim")

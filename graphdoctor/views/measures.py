@@ -58,14 +58,12 @@ def parts_of_call(call_us: float, named: Iterable[tuple[str, str, float | None]]
 
 
 def noise_text(noise: Noise) -> str:
-    """Say how steady the machine was: a sentence if it was too noisy, otherwise a clause."""
+    """Say how steady the machine was, as a clause."""
     spread = f"{noise.spread:,.1f}×" if noise.spread >= _MANYFOLD else percent(noise.spread)
     if noise.ratio is None:
-        text = f"eager's single calls differ by {spread}"
-    else:
-        apart = percent(max(noise.ratio, 1 / noise.ratio) - 1)
-        text = f"two eager runs differ by {apart}, single calls by {spread}"
-    return f"Machine too noisy: {text}." if noise.is_noisy else text
+        return f"eager's single calls differ by {spread}"
+    apart = percent(max(noise.ratio, 1 / noise.ratio) - 1)
+    return f"two eager runs differ by {apart}, single calls by {spread}"
 
 
 def call_cell(times: CallTimes | None) -> Cell:
