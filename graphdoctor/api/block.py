@@ -112,7 +112,7 @@ class BlockRecording:
         return self._started is not None and self._open is None
 
     def report(self) -> Report:
-        """The report on the block.
+        """Return the report on the block.
 
         Raises:
             GraphDoctorError: The block hasn't ended, or was never entered.
@@ -158,7 +158,7 @@ def record(*, reset: bool = False) -> BlockRecording:
 
 
 def frames_above(frame: FrameType) -> Iterator[FrameType]:
-    """The frames that called one, such as a notebook's or a test runner's."""
+    """Yield the frames that called one, such as a notebook's or a test runner's."""
     while (above := frame.f_back) is not None:
         yield above
         frame = above

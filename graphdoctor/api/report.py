@@ -111,7 +111,7 @@ class Report:
         return printable(f"<graphdoctor.Report of {self._name}: {self._counts}>")
 
     def _repr_markdown_(self) -> str:
-        """The report for a notebook's cell; the end of a long one is left out, between
+        """Return the report for a notebook's cell; the end of a long one is left out, between
         paragraphs.
         """
         text = str(self._rendered(DIAGNOSIS.named("markdown")))

@@ -98,8 +98,8 @@ def _run(arguments: list[str]) -> None:
 
 
 def command_for(text: str, arguments: list[str]) -> str | None:
-    """The command for a file that stands in a command's place: ``run`` for a script, unless all
-    options are those of ``explain``; None for what is no file.
+    """Return the command for a file that stands in a command's place: ``run`` for a script, unless
+    all options are those of ``explain``; None for what is no file.
     """
     from pathlib import Path
 

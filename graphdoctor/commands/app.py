@@ -190,7 +190,7 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
 
 
 def command_of(name: str) -> Callable[..., None]:
-    """The function that runs a command."""
+    """Return the function that runs a command."""
     # `try` is no name in Python.
     function = f"{name}_" if keyword.iskeyword(name) else name
     module = importlib.import_module(f"graphdoctor.commands.{MODULES.get(name, function)}")
@@ -199,7 +199,7 @@ def command_of(name: str) -> Callable[..., None]:
 
 
 def application(names: Sequence[str] = NAMES) -> typer.Typer:
-    """The application with some of its commands."""
+    """Return the application with some of its commands."""
     app = typer.Typer(
         name="graphdoctor",
         cls=_Overview,

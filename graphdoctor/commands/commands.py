@@ -68,7 +68,7 @@ _NARROWEST = 40
 
 
 def overview(width: int = _WIDEST) -> str:
-    """The text of ``graphdoctor --help``."""
+    """Return the text of ``graphdoctor --help``."""
     width = max(width, _NARROWEST)
     shown = {
         "graphdoctor explain model.py": "its graphs, and why they break",
@@ -109,7 +109,7 @@ def columns() -> int:
 
 
 def _folded(text: str, indent: int, width: int, *, label: str = "") -> list[str]:
-    """A text in lines that fit, indented; the label stands before the first."""
+    """Return a text in lines that fit, indented; the label stands before the first."""
     before = f"{label:<{indent}}"
     return textwrap.wrap(
         text, width, initial_indent=before, subsequent_indent=" " * indent, break_long_words=False

@@ -27,8 +27,8 @@ class ChosenTargets:
 
 
 def choose_targets(project: Project, asked: Sequence[str]) -> ChosenTargets:
-    """The targets to run: those asked for, by name or by text, configured or not, else all that are
-    configured.
+    """Return the targets to run: those asked for, by name or by text, configured or not, else all
+    that are configured.
     """
     if not asked:
         if not project.targets:
@@ -47,7 +47,7 @@ def choose_targets(project: Project, asked: Sequence[str]) -> ChosenTargets:
 
 
 def reached_targets(project: Project, files: Sequence[str]) -> ChosenTargets:
-    """The configured targets that given files can reach."""
+    """Return the configured targets that given files can reach."""
     chosen = choose_targets(project, ())
     named = {target.name: (target.target,) for target in chosen.targets}
     to_run = select_targets(named, [Path.cwd() / file for file in files], project.root)
@@ -60,8 +60,8 @@ def reached_targets(project: Project, files: Sequence[str]) -> ChosenTargets:
 def reached_projects(
     own: Project, files: Sequence[str], recordings: Path | None
 ) -> list[tuple[Project, ChosenTargets]]:
-    """The projects whose targets given files can reach: the working directory's, those below it,
-    and each file's.
+    """Return the projects whose targets given files can reach: the working directory's, those below
+    it, and each file's.
     """
     owners = {file: project_folder((Path.cwd() / file).parent) for file in files}
     folders = dict.fromkeys((own.root, *projects_below(Path.cwd()), *filter(None, owners.values())))
@@ -118,8 +118,8 @@ def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
 
 
 def _name_from(root: Path, text: str) -> str:
-    """A target's text as it would be written in the project's folder: the baseline knows it by that
-    everywhere.
+    """Return a target's text as it would be written in the project's folder: the baseline knows it
+    by that everywhere.
     """
     file, colon, name = text.rpartition(":")
     if not colon or Path(text).is_file():

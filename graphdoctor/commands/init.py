@@ -75,7 +75,7 @@ def starter_section(folder: Path) -> Starter:
 
 
 def with_budgets(starter: Starter, ran: Sequence[TargetRun]) -> Starter:
-    """The section with budgets that are kept now."""
+    """Return the section with budgets that are kept now."""
     budgets = {found.target.name: "".join(_budgets(found)) for found in ran}
     return replace(starter, section="".join(_section(starter.found, starter.targets, budgets)))
 
@@ -168,12 +168,12 @@ def _name(target: str, taken: Collection[str]) -> str:
 
 
 def _toml(text: str) -> str:
-    """A basic string: JSON's escapes are TOML's too, but for the delete character."""
+    """Return a basic string: JSON's escapes are TOML's too, but for the delete character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def _comment(text: str) -> str:
-    """Text that can't end a comment."""
+    """Return text that can't end a comment."""
     return "".join(sign if sign.isprintable() else "�" for sign in text)
 
 

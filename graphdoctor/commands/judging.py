@@ -23,7 +23,7 @@ from graphdoctor.version import __version__
 
 
 def read_baseline_at(path: Path) -> Baseline | None:
-    """The baseline file; None where there is none."""
+    """Return the baseline file; None where there is none."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -36,7 +36,9 @@ def read_baseline_at(path: Path) -> Baseline | None:
 def known_baseline(
     project: Project, asked: Path | None, *, is_without: bool
 ) -> tuple[Path, Baseline | None]:
-    """The baseline to compare with: that asked for, else the project's, which may not exist."""
+    """Return the baseline to compare with: that asked for, else the project's, which may not
+    exist.
+    """
     path = (asked or project.baseline).absolute()
     if is_without:
         if asked is not None:

@@ -45,7 +45,7 @@ def _home(folder: Path) -> Path:
 
 
 def _files_of_targets(project: Project) -> list[Path]:
-    """The files that the configured targets are in."""
+    """Return the files that the configured targets are in."""
     files = []
     for target in project.targets:
         folder = target.folder or project.root
@@ -60,7 +60,7 @@ def _files_of_targets(project: Project) -> list[Path]:
 
 
 def _merged(reports: Sequence[LintReport]) -> LintReport:
-    """The reports of several projects, their counts and lists added up."""
+    """Return the reports of several projects, their counts and lists added up."""
     if not reports:
         return LintReport(
             graphdoctor_version=__version__, file_count=0, function_count=0, findings=()
@@ -74,8 +74,8 @@ def _merged(reports: Sequence[LintReport]) -> LintReport:
 
 
 def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
-    """The last recording and what it saw, where there is one that can be read: lint doesn't need
-    it.
+    """Return the last recording and what it saw, where there is one that can be read: lint doesn't
+    need it.
     """
     from graphdoctor.trace.reader import read_recording
 

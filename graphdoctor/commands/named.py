@@ -81,12 +81,12 @@ class NamedRun:
 
 
 def last_recording(settings: Settings) -> NamedRun:
-    """The last recording of the working directory."""
+    """Return the last recording of the working directory."""
     return NamedRun(settings.store.last(), "folder")
 
 
 def place_named(text: str | None, settings: Settings) -> NamedRun:
-    """The place that an argument names; without an argument, the last recording."""
+    """Return the place that an argument names; without an argument, the last recording."""
     if text is None:
         return last_recording(settings)
     location = _existing(text, settings)
@@ -164,7 +164,7 @@ def _existing(text: str, settings: Settings) -> Location | None:
 def diagnose_place(
     place: NamedRun, selection: Selection, needs: Needs, *, executor: Executor, rank: int | None
 ) -> Result:
-    """The diagnosis of whatever an argument names."""
+    """Return the diagnosis of whatever an argument names."""
     if place.kind != "document":
         piece = partial(
             diagnose_recording,
@@ -197,7 +197,7 @@ def diagnose_place(
 def diagnoses_to_compare(
     places: Sequence[NamedRun], ranks: Sequence[int | None], executor: Executor
 ) -> list[Diagnosis]:
-    """The diagnosis of each place, with all of its findings.
+    """Return the diagnosis of each place, with all of its findings.
 
     Paths are as seen from where each recording was made, so that two checkouts of one project name
     files alike.
@@ -268,7 +268,7 @@ class Study:
 
 
 def kept_study(place: NamedRun) -> Study | None:
-    """The study that a recording was made for; None if there is none."""
+    """Return the study that a recording was made for; None if there is none."""
     from graphdoctor.studies.documents import CURE, EXPORT
     from graphdoctor.views.formats import BENCH
 

@@ -83,7 +83,7 @@ NAMED_HELP = (
 
 
 def argument(text: str, **declared: Any) -> Any:  # noqa: ANN401 - typer has no public type for it
-    """An argument of the command line; ``declared`` is what else typer takes."""
+    """Return an argument of the command line; ``declared`` is what else typer takes."""
     return typer.Argument(help=text, show_default=False, **declared)
 
 
@@ -111,7 +111,7 @@ RUN_OPTIONS = options_of(RunSpec)
 
 
 def names_of(*groups: type[Any]) -> tuple[str, ...]:
-    """The names of the options of groups, which are dataclasses."""
+    """Return the names of the options of groups, which are dataclasses."""
     return tuple(option_.name for group in groups for option_ in fields(group))
 
 
@@ -154,7 +154,7 @@ class ShownOptions:
     )
 
     def selection(self, settings: Settings) -> Selection:
-        """Which findings to show: what was asked for, else the settings."""
+        """Return which findings to show: what was asked for, else the settings."""
         from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 
         return Selection(
@@ -339,8 +339,8 @@ class Given(dict[str, str]):
 
 
 def run_spec(values: Mapping[str, Any]) -> RunSpec:
-    """The part of a ``RunSpec`` that options say, all but the target, from the values that typer
-    gives.
+    """Return the part of a ``RunSpec`` that options say, all but the target, from the values that
+    typer gives.
     """
     from graphdoctor.facts.values import RUN
     from graphdoctor.trials.launch.request import parse_assignments

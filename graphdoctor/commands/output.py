@@ -64,15 +64,15 @@ class Output(Generic[C]):
             typer.launch(self.path.resolve().as_uri())
 
     def showing(self, document: Document[D]) -> Output[D]:
-        """The same for what turned out to be another document."""
+        """Return the same for what turned out to be another document."""
         return Output(**vars(self) | {"format": document.named(self.format.name)})
 
     def from_folder(self, root: Path | None) -> Output[C]:
-        """The same for what names files from a folder; None for the working directory."""
+        """Return the same for what names files from a folder; None for the working directory."""
         return self if root is None else replace(self, options=replace(self.options, root=root))
 
     def content(self, result: C) -> str | bytes:
-        """A result as it is written to a file."""
+        """Return a result as it is written to a file."""
         console = (
             console_of(self.color, file=StringIO(), width=_FILE_WIDTH) if self.is_text else None
         )
@@ -172,7 +172,7 @@ def check_writable(path: Path, *, force: bool) -> None:
 def parse_outputs(
     texts: Sequence[str], *, is_quiet: bool = False
 ) -> tuple[Output[CheckReport], ...]:
-    """The pairs of ``--output``, in order."""
+    """Return the pairs of ``--output``, in order."""
     outputs: list[Output[CheckReport]] = []
     for text in texts:
         name, equals, file = text.partition("=")

@@ -94,8 +94,8 @@ def list(recordings: Path | None = RECORDINGS, color: Color = COLOR) -> None:
 
 
 def _row(path: Path) -> parts.Row | None:
-    """When it was made, what ran, its name, its size and what came out; None if it was removed
-    meanwhile.
+    """Return when it was made, what ran, its name, its size and what came out; None if it was
+    removed meanwhile.
     """
     when = made_at(path)
     try:
@@ -117,7 +117,7 @@ def _row(path: Path) -> parts.Row | None:
 
 
 def _result(path: Path) -> tuple[str, str, str]:
-    """The command that made it, its target, and the answer."""
+    """Return the command that made it, its target, and the answer."""
     from graphdoctor.views.fixes import outcome
     from graphdoctor.views.words import verdict
 

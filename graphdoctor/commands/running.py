@@ -35,7 +35,9 @@ EXIT_FAILED = 2
 
 
 def project_settings(recordings: Path | None = None) -> Settings:
-    """The settings of the working directory, with warnings about variables that nothing reads."""
+    """Return the settings of the working directory, with warnings about variables that nothing
+    reads.
+    """
     from graphdoctor.commands import settings as config
 
     _warn_of_variables()
@@ -49,7 +51,7 @@ def this_project(recordings: Path | None = None) -> Project:
 
 
 def project_in(folder: Path, recordings: Path | None = None) -> Project:
-    """The project that a folder belongs to."""
+    """Return the project that a folder belongs to."""
     from graphdoctor.commands import settings as config
 
     project = config.load_project(folder)
@@ -69,7 +71,7 @@ def _warn_of_variables() -> None:
 def begin(
     document: Document[C], asked: OutputOptions, flags: Given, *, is_applied: bool = False
 ) -> tuple[Settings, Output[C]]:
-    """The settings, and where a command's result goes."""
+    """Return the settings, and where a command's result goes."""
     return project_settings(asked.recordings), choose_output(
         document, asked, flags, is_applied=is_applied
     )
@@ -177,7 +179,7 @@ def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:
 
 
 def _with_script(hint: str | None, diagnosis: Diagnosis) -> str | None:
-    """A hint, and how to record a file that made no call because it's a script."""
+    """Return a hint, and how to record a file that made no call because it's a script."""
     from graphdoctor.trials.launch.discover import is_script, script_hint
 
     text = diagnosis.recording.target.text or ""

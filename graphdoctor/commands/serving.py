@@ -103,7 +103,9 @@ def mcp(
 
 
 def _taken(name: str, flags: tuple[str, ...]) -> Iterator[Any]:
-    """The arguments of a command and some of its options, from what its command line is made of."""
+    """Yield the arguments of a command and some of its options, from what its command line is made
+    of.
+    """
     from pydantic import Field
 
     from graphdoctor.servers.mcp.tools import Parameter

@@ -158,7 +158,7 @@ class Project:
 
 
 def load_settings(start: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings that apply in a directory."""
+    """Return the settings that apply in a directory."""
     path = find_pyproject(start)
     return _settings_of(path, _section(path), start, environment)
 
@@ -174,8 +174,8 @@ def load_project(start: Path, environment: Mapping[str, str] = os.environ) -> Pr
 
 
 def project_folder(start: Path) -> Path | None:
-    """The nearest folder, from a directory up, whose pyproject.toml configures graphdoctor or has a
-    baseline.
+    """Return the nearest folder, from a directory up, whose pyproject.toml configures graphdoctor
+    or has a baseline.
     """
     path = find_pyproject(start)
     while path is not None:
@@ -187,7 +187,7 @@ def project_folder(start: Path) -> Path | None:
 
 
 def repository_of(start: Path) -> Path | None:
-    """The root of the git repository that a directory is in; None outside any."""
+    """Return the root of the git repository that a directory is in; None outside any."""
     return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
 
 
@@ -201,14 +201,15 @@ def projects_below(folder: Path) -> Iterator[Path]:
 
 
 def find_pyproject(start: Path) -> Path | None:
-    """The nearest pyproject.toml in a directory or above it, or None."""
+    """Return the nearest pyproject.toml in a directory or above it, or None."""
     return next(
         (path for folder in (start, *start.parents) if (path := folder / PYPROJECT).is_file()), None
     )
 
 
 def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """A sentence for each ``GRAPHDOCTOR_*`` variable that no setting reads, with the nearest name.
+    """Return a sentence for each ``GRAPHDOCTOR_*`` variable that no setting reads, with the nearest
+    name.
 
     They aren't errors: another version or another tool may read them.
     """
@@ -224,8 +225,8 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
 def ruling_variables(
     overruled: Container[str], environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...]:
-    """The ``GRAPHDOCTOR_*`` variables that say what fails, as they are set; without those that an
-    option overrules.
+    """Return the ``GRAPHDOCTOR_*`` variables that say what fails, as they are set; without those
+    that an option overrules.
     """
     names = {_PREFIX + name.upper(): name for name in ("fail_on", "baseline", "select", "ignore")}
     ruling = (key for key, name in names.items() if key in environment and name not in overruled)

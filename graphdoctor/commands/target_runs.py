@@ -156,8 +156,8 @@ def _ended(run: TargetRun) -> Future[TargetRun]:
 
 
 def _absolute(python: str | None) -> str | None:
-    """An interpreter's path that holds in other folders; a link stays, it is what makes a virtual
-    environment.
+    """Return an interpreter's path that holds in other folders; a link stays, it is what makes a
+    virtual environment.
     """
     if python is None or (os.sep not in python and not Path(python).exists()):
         return python
@@ -165,8 +165,8 @@ def _absolute(python: str | None) -> str | None:
 
 
 def _texts(recording: Path, diagnosis: Diagnosis, root: Path) -> dict[str, str]:
-    """The user's own files that a run touched, as they were then, else as they are; by the name
-    that findings use.
+    """Return the user's own files that a run touched, as they were then, else as they are; by the
+    name that findings use.
     """
     from graphdoctor.trace.picture import read_files
 

@@ -146,7 +146,7 @@ def system_error_text(error: OSError) -> str | None:
 
 
 def is_closed(stream: IO[str]) -> bool:
-    """Whether a stream stands in for closed standard output."""
+    """Tell whether a stream stands in for closed standard output."""
     return isinstance(stream, ClosedStream)
 
 
@@ -199,8 +199,8 @@ def _line(text: str) -> str:
 def console_of(
     color: Color, *, is_stderr: bool = False, file: IO[str] | None = None, width: int | None = None
 ) -> Console:
-    """A console; one on a file is colored only when that was asked for, whatever the environment
-    says.
+    """Return a console; one on a file is colored only when that was asked for, whatever the
+    environment says.
     """
     from rich.console import Console
 

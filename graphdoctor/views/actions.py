@@ -78,8 +78,8 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
 
 
 def _with_limits(proposed: list[Action]) -> list[Action]:
-    """The actions, without those that only point to what changes: what to do about that is for
-    both.
+    """Return the actions, without those that only point to what changes: what to do about that is
+    for both.
     """
     limits = [
         action
@@ -176,8 +176,8 @@ def _nothing_to_do(diagnosis: Diagnosis) -> str:
 
 
 def code_line(action: Action) -> str | None:
-    """The line of code to write, if it is all there is to do and can stand anywhere; otherwise
-    None.
+    """Return the line of code to write, if it is all there is to do and can stand anywhere;
+    otherwise None.
     """
     fix = action.fix
     if fix is None or fix.kind == "code" or fix.diff is not None or fix.snippet is None:
@@ -214,7 +214,7 @@ def about_text(action: Action) -> str:
 
 
 def per_call_text(action: Action) -> str:
-    """What a trial of the fix saved in each call, or what its findings cost there, unless that
+    """Say what a trial of the fix saved in each call, or what its findings cost there, unless that
     rounds to nothing; empty if nothing was measured.
 
     A gap between graphs is what the break costs today, not what a fix saves: it is named as such.

@@ -270,8 +270,8 @@ class UriPath:
 
 
 def place_of(entry: StackEntry, root: Path | None) -> UriPath | None:
-    """Where a line is: a package's file by its path from the package on, which is the same in every
-    environment.
+    """Return where a line is: a package's file by its path from the package on, which is the same
+    in every environment.
 
     Absolute paths below ``root`` become relative to it. None for what isn't a file, such as
     ``<frozen os>``.
@@ -300,7 +300,8 @@ def file_place(file: str, root: Path | None) -> UriPath:
 
 
 def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] | None:
-    """The project's line to show a finding at: its own, or the innermost one that leads to it.
+    """Return the project's line to show a finding at: its own, or the innermost one that leads to
+    it.
 
     Returns:
         The path, relative to the folder that graphdoctor ran in, and the line; None if no line is

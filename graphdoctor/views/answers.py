@@ -43,7 +43,7 @@ _AWAITS_BACKWARD = (
 def bench_text(
     verdict: BenchVerdict, variants: Sequence[Variant], noise: Noise | None, *, has_results: bool
 ) -> str:
-    """The answer of a bench."""
+    """Return the answer of a bench."""
     eager, *others = variants
     if verdict.best is None:
         return _sentences(f"Eager mode {_ended(eager)}", _noisy(noise))
@@ -158,7 +158,7 @@ def _where_nothing(variant: Variant) -> str:
 
 
 def _is_unclear(timed: Sequence[Variant]) -> bool:
-    """Whether there are times, and all of them are too noisy to say anything."""
+    """Tell whether there are times, and all of them are too noisy to say anything."""
     return bool(timed) and all(
         variant.speedup is not None and is_too_noisy(variant.speedup, variant.judgement)
         for variant in timed
@@ -212,7 +212,7 @@ def _waiting(variant: Variant, eager: Variant) -> str:
 
 
 def pays_off(variant: Variant, eager: Variant) -> str:
-    """When compiling has paid, a predicate."""
+    """Say when compiling has paid, a predicate."""
     calls = variant.break_even_calls
     if calls is None:
         return "but when that pays off is unknown"
@@ -226,7 +226,7 @@ def pays_off(variant: Variant, eager: Variant) -> str:
 
 
 def sweep_text(sweep: Sweep) -> str:
-    """The answer of a bench with several sizes."""
+    """Return the answer of a bench with several sizes."""
     points = sorted(sweep.points, key=lambda point: point.size)
     runs = [(best, [*run]) for best, run in groupby(points, key=lambda point: point.best)]
     answers = "; ".join(f"{_sizes(run)}: {_of_sizes(best, run)}" for best, run in runs)
@@ -263,8 +263,8 @@ def _of_sizes(best: str | None, run: Sequence[SweepPoint]) -> str:
 
 
 def cure_text(report: CureReport, floor_us: float | None = None) -> str:
-    """The answer of a cure; ``floor_us``: what a compiled call takes at least, where that is more
-    than eager mode's.
+    """Return the answer of a cure; ``floor_us``: what a compiled call takes at least, where that is
+    more than eager mode's.
     """
     eager, as_it_was, cured = report.eager, report.as_it_was, report.cured
     if eager.call_us is None and eager.status == "ok":

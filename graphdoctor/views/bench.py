@@ -84,7 +84,7 @@ _PARTS: dict[BenchPart, str] = {
 
 
 def bench_view(report: BenchReport) -> View:
-    """The bench as a tree."""
+    """Return the bench as a tree."""
     return study_view(report, "bench", _parts(report), after_bench(report))
 
 
@@ -175,7 +175,7 @@ def _parts(report: BenchReport) -> Iterator[Block]:
 
 
 def _sizes(sweep: Sweep, name: str) -> Table:
-    """A row for each size, with each variant's speed-up and call."""
+    """Return a row for each size, with each variant's speed-up and call."""
     names = dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
     rows: list[TableRow] = []
     for point in sweep.points:
@@ -186,7 +186,9 @@ def _sizes(sweep: Sweep, name: str) -> Table:
 
 
 def _size(variant: Variant) -> Cell:
-    """The speed-up with one size, and as its detail the call; of eager mode, the call alone."""
+    """Return the speed-up with one size, and as its detail the call; of eager mode, the call
+    alone.
+    """
     if variant.status != "ok" and variant.call_us is None:
         return _result(variant)
     call = call_cell(variant.call_us).text
@@ -205,7 +207,7 @@ _Column = tuple[str, str, Callable[[Variant], Cell | str | None]]
 def _table(
     label: str, columns: Sequence[_Column], variants: Sequence[Variant], best: str | None
 ) -> Table:
-    """A row for each variant: its name with the blocks that it compiles, and its cells."""
+    """Return a row for each variant: its name with the blocks that it compiles, and its cells."""
     rows: list[TableRow] = []
     for variant in variants:
         cells = [cell(variant) or EMPTY for *_, cell in columns]
@@ -219,7 +221,7 @@ def _table(
 
 
 def _result(variant: Variant) -> Cell:
-    """Whether the results are right."""
+    """Tell whether the results are right."""
     if variant.status != "ok":
         return Cell(variant.status, tone=_ENDED[variant.status])
     if variant.name == EAGER:
@@ -248,7 +250,7 @@ def _compile(variant: Variant) -> Cell | None:
 
 
 def _speedup(variant: Variant) -> Cell:
-    """The ratio; as its detail, its interval."""
+    """Return the ratio; as its detail, its interval."""
     speedup, judgement = variant.speedup, variant.judgement
     if variant.name == EAGER:
         return EMPTY if variant.call_us is None else Cell("1×")
@@ -380,7 +382,7 @@ _MEMORY: dict[bool, _Column] = {
 
 
 def _ended(variant: Variant) -> Iterator[Row]:
-    """The end of a variant that isn't right, and where it goes wrong."""
+    """Yield the end of a variant that isn't right, and where it goes wrong."""
     yield from _reason(variant.status, variant.name, variant.reason, _ENDED[variant.status])
     if (stages := variant.stages) is None:
         return
@@ -406,7 +408,7 @@ def _ended(variant: Variant) -> Iterator[Row]:
 
 
 def _reason(label: str, name: str, reason: str | None, tone: Tone | None = None) -> Iterator[Row]:
-    """A reason, of which a terminal shows the first paragraph."""
+    """Yield a reason, of which a terminal shows the first paragraph."""
     short = join_texts(": ", name, shortened(reason or "", _REASON))
     whole = join_texts(": ", name, reason)
     yield Row(label, Note(Span(short), tone), show="always" if short == whole else "short")
@@ -454,8 +456,8 @@ def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
 
 
 def _correctness_text(correctness: Correctness) -> str:
-    """The distance from eager mode's results, and from those in float64, beside eager mode's own
-    distance.
+    """Return the distance from eager mode's results, and from those in float64, beside eager mode's
+    own distance.
     """
     differs = off = None
     if correctness.is_bitwise_equal:
@@ -490,7 +492,7 @@ def _distance(relative: float) -> str:
 
 
 def _kernels(name: str, kernels: KernelShare) -> Iterator[Block]:
-    """The parts of the time of one variant's call."""
+    """Yield the parts of the time of one variant's call."""
     rest_us, copied_us = kernels.rest_us, kernels.graph_input_copy_us
     inputs = f", {time_text(copied_us)} of that into CUDA graphs," if copied_us else ""
     named = (

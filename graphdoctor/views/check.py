@@ -51,7 +51,7 @@ _MEASURED: tuple[tuple[str, BudgetName, Callable[[Counts], str]], ...] = (
 
 
 def check_view(report: CheckReport) -> View:
-    """The report as a tree."""
+    """Return the report as a tree."""
     baseline = () if report.baseline is None else (f"baseline {report.baseline}",)
     return View(
         ("check", *baseline),
@@ -109,7 +109,7 @@ def _verdict(report: CheckReport) -> str:
 
 
 def _table(report: CheckReport) -> Table:
-    """A row for each target."""
+    """Return a row for each target."""
     rows: list[TableRow] = []
     for target in report.targets:
         by_name = {

@@ -27,7 +27,7 @@ _SINGLE = "Each time is a single measurement, which varies from run to run."
 
 
 def comparison_view(comparison: DiagnosisComparison) -> View:
-    """The comparison as a tree."""
+    """Return the comparison as a tree."""
     before, after = comparison.before, comparison.after
     was, now = before.target.text or "a program", after.target.text or "a program"
     _, *rest = title_parts(after)
@@ -108,8 +108,8 @@ def _numbers(comparison: DiagnosisComparison) -> Iterator[tuple[str, str, str, s
 def _times(
     before: float | None, after: float | None, shown: Callable[[float], str]
 ) -> tuple[str, str, str]:
-    """A time before and after, each of one run: what lies between two runs of the same program is
-    in no interval.
+    """Return a time before and after, each of one run: what lies between two runs of the same
+    program is in no interval.
     """
     first, last = (UNKNOWN if time is None else shown(time) for time in (before, after))
     if not before or not after:

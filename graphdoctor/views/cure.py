@@ -33,7 +33,7 @@ _OUTCOMES: dict[StepOutcome, Tone] = {"kept": "good", "wrong": "bad", "failed": 
 
 
 def cure_view(report: CureReport, *, is_written: bool = False) -> View:
-    """The report as a tree."""
+    """Return the report as a tree."""
     return study_view(
         report,
         "cure",

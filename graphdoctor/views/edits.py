@@ -87,7 +87,7 @@ def diff_rows(diff: str) -> Iterator[DiffRow]:
 
 
 def _runs(hunk: _Hunk) -> Iterator[tuple[bool, list[str], list[str]]]:
-    """Lines that stay, or that replace each other: before and after."""
+    """Yield lines that stay, or that replace each other: before and after."""
     for is_same, lines in groupby(hunk.lines, lambda line: line[0] not in ("-", "+")):
         run = list(lines)
         before, after = ([text for mark, text in run if mark != other] for other in "+-")

@@ -42,7 +42,7 @@ class Surface:
     inputs_hint: Callable[[Sequence[str]], str]
 
     def given(self, option: str, value: object) -> str:
-        """An option with its value, such as ``--device cuda``."""
+        """Return an option with its value, such as ``--device cuda``."""
         return f"{self.names[option]}{self.separator}{self.write(value)}"
 
 
@@ -149,7 +149,7 @@ of them."""
 
 
 def words(code: HintCode, values: Values, surface: Surface) -> Words:
-    """What a code says on a surface.
+    """Return what a code says on a surface.
 
     Args:
         code: What happened.
@@ -238,7 +238,7 @@ def _unknown(values: Values, surface: Surface) -> dict[str, object]:
 
 
 def _sentence(text: object) -> str:
-    """Text of torch's or the program's, ended by one period."""
+    """Return text of torch's or the program's, ended by one period."""
     return f"{str(text).rstrip('.')}." if not str(text).endswith("…") else str(text)
 
 

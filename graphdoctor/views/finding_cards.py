@@ -49,7 +49,7 @@ def card_of(
     others: Sequence[Finding] = (),
     show: Show = "always",
 ) -> Card:
-    """A card of findings that ``clusters`` grouped.
+    """Return a card of findings that ``clusters`` grouped.
 
     Without ``has_path``, the short form has the user's own line in place of the whole call path,
     and of the calls that it recompiled in. It names ``others``, more findings that the same
@@ -123,12 +123,12 @@ def finding_rows(finding: Finding, names: Sequence[str] = ()) -> Iterator[Row]:
 
 
 def finding_line(finding: Finding, said: Inline) -> Row:
-    """A finding as a row: its code, where it is, and what is said of it."""
+    """Return a finding as a row: its code, where it is, and what is said of it."""
     return Row(finding.code, Note((place_of(finding.location), "  ", said)))
 
 
 def place_of(where: StackEntry) -> Place:
-    """Where a finding is."""
+    """Return where a finding is."""
     return Place(where.file, where.line, where.shown_file, where.column)
 
 
@@ -280,8 +280,8 @@ def companion_text(cluster: Sequence[Finding]) -> str | None:
 
 
 def fix_parts(fix: Fix) -> tuple[Block, ...]:
-    """A suggestion with the reason for its verdict, and its edit, or its snippet and where that
-    goes.
+    """Return a suggestion with the reason for its verdict, and its edit, or its snippet and where
+    that goes.
     """
     is_working, why = fix.verdict in WORKING, why_text(fix)
     is_good = is_working or fix.verdict == "not tried"

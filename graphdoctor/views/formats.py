@@ -98,7 +98,7 @@ class Document(Generic[C]):
         return tuple(ending for format in self.formats for ending in format.endings)
 
     def named(self, name: str) -> Format[C]:
-        """The format with this name; GraphDoctorError if there is none."""
+        """Return the format with this name; GraphDoctorError if there is none."""
         for format in self.formats:
             if format.name == name:
                 return format
@@ -107,7 +107,7 @@ class Document(Generic[C]):
         raise GraphDoctorError(message, hint=hint)
 
     def of_path(self, path: Path) -> Format[C]:
-        """The format that a file's ending chooses; GraphDoctorError if there is none."""
+        """Return the format that a file's ending chooses; GraphDoctorError if there is none."""
         for format in self.formats:
             if path.suffix.lower() in format.endings:
                 return format
@@ -126,7 +126,7 @@ Render = Callable[[Any, RenderOptions], Any]
 
 
 def late(module: str, name: str, *asked: str) -> Render:
-    """A function that is imported when it is called with the content and the options it asks
+    """Return a function that is imported when it is called with the content and the options it asks
     for.
     """
 
@@ -170,8 +170,8 @@ def document(
     page: Render | None = None,
     needs_guards: bool = False,
 ) -> Document[Any]:
-    """A document that is a tree, so that it has every format that shows trees, and its facts as
-    JSON.
+    """Return a document that is a tree, so that it has every format that shows trees, and its facts
+    as JSON.
 
     ``facts`` tells what of the content is written as JSON; None for the whole. ``page`` makes the
     tree of a page, which has a recording's guards and draws its picture; None for ``view``.
@@ -261,8 +261,8 @@ COMPARISON: Document[DiagnosisComparison] = document(
 
 
 def _in_repository(module: str, name: str) -> Render:
-    """A gate's answer with paths relative to its repository, or to its own root, as those of its
-    findings are.
+    """Return a gate's answer with paths relative to its repository, or to its own root, as those of
+    its findings are.
     """
     shown = late(module, name, "root")
 

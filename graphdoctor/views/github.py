@@ -24,7 +24,7 @@ _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": 
 
 
 def render_github(report: CheckReport | LintReport, *, root: Path | None = None) -> str:
-    """The commands, the worst first; empty if there is nothing to report.
+    """Return the commands, the worst first; empty if there is nothing to report.
 
     What is known and no worse, what is ignored and notes are left out. A finding of several targets
     is there once.
@@ -63,8 +63,8 @@ def render_github(report: CheckReport | LintReport, *, root: Path | None = None)
 def _command(
     annotation: Annotation, targets: Sequence[str], root: Path | None
 ) -> tuple[Severity, str, int, str]:
-    """An annotation's level, file and line, to sort it by, and its command; what has no file comes
-    first.
+    """Return an annotation's level, file and line, to sort it by, and its command; what has no file
+    comes first.
     """
     file, line, columns = "", 0, dict[str, int | None]()
     finding, unused = annotation.finding, annotation.unused
@@ -97,6 +97,6 @@ def _command(
 
 
 def _data(lines: Sequence[str]) -> str:
-    """A message as the runner decodes it (``escapeData`` there)."""
+    """Return a message as the runner decodes it (``escapeData`` there)."""
     shown = "\n".join(without_middle(printable(line), _MOST_CHARACTERS) for line in lines)
     return shown.replace("%", "%25").replace("\n", "%0A")

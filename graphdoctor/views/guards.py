@@ -77,7 +77,9 @@ VARIES = "different in each"
 
 
 def guards_view(diagnosis: Diagnosis) -> View:
-    """The guards of a diagnosis that has some; findings about anything else are only counted."""
+    """Return the guards of a diagnosis that has some; findings about anything else are only
+    counted.
+    """
     pieces = _parts(diagnosis, diagnosis.recording.guards or Guards())
     return diagnosis_view(diagnosis, "guards", pieces, after_run(diagnosis))
 
@@ -252,7 +254,7 @@ def _part_table(rows: Sequence[TableRow], most: int | None, show: Show = "always
 def _part_rows(
     pieces: Sequence[tuple[int, Part]], guard_set: GuardSet, most: int = _MOST_CHECKS
 ) -> Iterator[TableRow]:
-    """A row for each part with its depth, and so many of its checks."""
+    """Yield a row for each part with its depth, and so many of its checks."""
     for depth, part in pieces:
         name = Span("· " * depth + (part.label if depth else part.path))
         count, cost = str(part.guard_count), Cell("")
@@ -381,14 +383,14 @@ class Part:
 
 
 def parts_of(guard_set: GuardSet) -> list[Part]:
-    """The parts of a compile's guards in the order of torch's tree: process-wide state first,
-    repetitions folded.
+    """Return the parts of a compile's guards in the order of torch's tree: process-wide state
+    first, repetitions folded.
     """
     costs = {cost.path: cost.check_us for cost in guard_set.bill}
     by_path = {"": Part("", "")}
 
     def part_at(path: str) -> Part:
-        """The part with a path; it and its parents are made if needed."""
+        """Return the part with a path; it and its parents are made if needed."""
         if path not in by_path:
             tokens = [path] if path == STATE else _TOKEN.findall(path)
             last = tokens[-1] if tokens else path
@@ -404,14 +406,14 @@ def parts_of(guard_set: GuardSet) -> list[Part]:
 
 
 def walk(pieces: list[Part], depth: int = 0) -> Iterator[tuple[int, Part]]:
-    """Each part with its depth, outer ones first."""
+    """Yield each part with its depth, outer ones first."""
     for part in pieces:
         yield depth, part
         yield from walk(part.parts, depth + 1)
 
 
 def _folded(pieces: list[Part]) -> list[Part]:
-    """The parts, with neighbors ``[0]``, ``[1]``, … that check the same merged."""
+    """Return the parts, with neighbors ``[0]``, ``[1]``, … that check the same merged."""
     kept: list[Part] = []
     before: object = None
     for part in pieces:

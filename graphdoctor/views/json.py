@@ -40,8 +40,8 @@ DOCUMENTS = {name.split()[0]: document for document, name in KINDS.items()} | {
 
 
 def json_text(value: object, *, is_indented: bool = True) -> str:
-    """A value as JSON, with a newline at the end; control characters are escaped, so it is safe on
-    a terminal too.
+    """Return a value as JSON, with a newline at the end; control characters are escaped, so it is
+    safe on a terminal too.
     """
     options = orjson.OPT_APPEND_NEWLINE | (orjson.OPT_INDENT_2 if is_indented else 0)
     return escaped(orjson.dumps(value, option=options).decode())

@@ -22,7 +22,7 @@ _FORBIDDEN = re.compile("[\ufffe\uffff]")
 
 
 def render_junit(report: CheckReport) -> str:
-    """A document with one ``testsuite`` for each target.
+    """Return a document with one ``testsuite`` for each target.
 
     Each suite has a test case for the run, one for each finding that fails it (or one that passes
     if there are none), and one for each budget. The rest is in the suite's ``system-out``.
@@ -113,7 +113,7 @@ def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Eleme
 def _case(
     target: str, name: str, annotation: Annotation | None = None, outcome: str = "", kind: str = ""
 ) -> Element:
-    """A test case; it passes unless something is said of it."""
+    """Return a test case; it passes unless something is said of it."""
     case = Element("testcase", classname=_line(target), name=_line(name))
     if annotation is not None:
         child = SubElement(case, outcome, type=_line(kind), message=_line(annotation.message))
@@ -162,5 +162,5 @@ def _finding_line(finding: Finding) -> str:
 
 
 def _line(text: str) -> str:
-    """A line as an element or an attribute can hold it."""
+    """Return a line as an element or an attribute can hold it."""
     return _FORBIDDEN.sub("\ufffd", printable(text))

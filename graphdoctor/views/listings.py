@@ -127,7 +127,7 @@ class _Page(Markdown):
 
 
 def rules_json(rules: Sequence[Page]) -> str:
-    """The rules with their documentation by section."""
+    """Return the rules with their documentation by section."""
     described = (
         values_of(rule, "code", "name", "severity")
         | {"title": rule.title(), "sections": dict(rule.sections()), "url": rule_url(rule.code)}

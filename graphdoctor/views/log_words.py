@@ -187,7 +187,7 @@ def _triton_text(kernel: TritonKernel) -> str:
 
 
 def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
-    """The records that a report doesn't show, by kind."""
+    """Yield the records that a report doesn't show, by kind."""
     counts = {
         record.kind: (record.count,)
         for record in diagnosis.recording.evidence.records
@@ -197,7 +197,9 @@ def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
 
 
 def unshown_in_job(job: Job) -> Iterator[Note]:
-    """The records that the report of a job doesn't show: of each kind, how many a rank has."""
+    """Yield the records that the report of a job doesn't show: of each kind, how many a rank
+    has.
+    """
     records = (record for rank in job.ranks for record in rank.records if not record.is_shown)
     counts = grouped((record.kind, record.count) for record in records)
     has_all = {
@@ -212,8 +214,8 @@ def unshown_in_job(job: Job) -> Iterator[Note]:
 def _unshown(
     whose: str, counts: Mapping[str, Sequence[int]], *, is_foreign: bool
 ) -> Iterator[Note]:
-    """A note of all kinds, unless a log has more of them than torch writes, each with its least and
-    most records.
+    """Yield a note of all kinds, unless a log has more of them than torch writes, each with its
+    least and most records.
     """
     ranked = sorted(counts.items(), key=lambda item: (-max(item[1]), item[0]))
     kinds = [

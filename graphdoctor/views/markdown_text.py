@@ -61,18 +61,18 @@ _SPANS = re.compile(r"(?<![^\s(\[])`(\S|\S.*?\S)`(?![^\s.,:;!?)\]'-])")
 
 
 def one_line(text: str, limit: int) -> str:
-    """Text without newlines and control characters, cut at ``limit`` characters."""
+    """Return text without newlines and control characters, cut at ``limit`` characters."""
     line = printable(" ".join(re.split(r"[ \t\r\n]+", text)).strip())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def plain(text: str, limit: int = 300) -> str:
-    """Text without markup."""
+    """Return text without markup."""
     return _plain(one_line(text, limit))
 
 
 def sentence(text: str, limit: int = 300) -> str:
-    """A sentence of graphdoctor's, with code between backticks."""
+    """Return a sentence of graphdoctor's, with code between backticks."""
     pieces = _SPANS.split(one_line(text, limit))
     return "".join(
         code(part, limit) if number % 2 else _plain(part) for number, part in enumerate(pieces)
@@ -80,7 +80,7 @@ def sentence(text: str, limit: int = 300) -> str:
 
 
 def code(text: str, limit: int = 200) -> str:
-    """Text as code; empty for empty text."""
+    """Return text as code; empty for empty text."""
     line = one_line(text, limit)
     if not line:
         return ""
@@ -99,7 +99,7 @@ def html_text(text: str, limit: int = 200) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A code block, with a fence longer than any in the text."""
+    """Return a code block, with a fence longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{printable_lines(text)}\n{fence}"
@@ -113,7 +113,9 @@ def _plain(line: str) -> str:
 
 
 def render_view_markdown(view: View) -> str:
-    """A view as GitHub's Markdown, of at most ``MAX_CHARACTERS``; a note says what was cut."""
+    """Return a view as GitHub's Markdown, of at most ``MAX_CHARACTERS``; a note says what was
+    cut.
+    """
     first, *rest = view.title
     writer = _Writer()
     writer.add("## graphdoctor\n\n" + " · ".join([code(first), *map(plain, rest)]))
@@ -122,7 +124,7 @@ def render_view_markdown(view: View) -> str:
 
 
 def inline(text: Inline) -> str:
-    """A line with its marks."""
+    """Return a line with its marks."""
     return "".join(_marked(piece) for piece in spans(text)).strip()
 
 
@@ -230,7 +232,7 @@ def _cell(cell: Cell) -> Inline:
 
 
 def _row(row: Row) -> str:
-    """A labeled row as an item of a list; what belongs to it is indented."""
+    """Return a labeled row as an item of a list; what belongs to it is indented."""
     label = row.label
     mark = Span(label, "strong") if isinstance(label, str) and label else label
     first, *rest = _texts(row.body) or [""]
@@ -249,7 +251,7 @@ def _texts(body: Block | Blocks) -> list[str]:
 
 
 def _block(part: Part) -> str:
-    """A part that is shown whole or not at all."""
+    """Return a part that is shown whole or not at all."""
     match part:
         case Verdict(text):
             return f"**{inline(text)}**"
@@ -284,7 +286,7 @@ def _card(card: Card) -> str:
 
 
 def _html(text: Inline) -> str:
-    """A line for a ``<summary>``, in which Markdown isn't read."""
+    """Return a line for a ``<summary>``, in which Markdown isn't read."""
     made = ""
     for piece in spans(text):
         is_code = isinstance(piece, Span) and piece.mark == "code"

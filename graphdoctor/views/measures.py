@@ -47,8 +47,8 @@ class TimePart:
 
 
 def parts_of_call(call_us: float, named: Iterable[tuple[str, str, float | None]]) -> list[TimePart]:
-    """Parts by name, kind and time; kernels of several streams or threads can take longer than the
-    call.
+    """Return parts by name, kind and time; kernels of several streams or threads can take longer
+    than the call.
 
     Their shares are then those of all parts, so that they make 100% at most.
     """
@@ -67,7 +67,7 @@ def noise_text(noise: Noise) -> str:
 
 
 def call_cell(times: CallTimes | None) -> Cell:
-    """The median; as its detail, the quartiles in the same unit."""
+    """Return the median; as its detail, the quartiles in the same unit."""
     if times is None:
         return EMPTY
     size, unit = _unit(times.median)
@@ -78,27 +78,27 @@ def call_cell(times: CallTimes | None) -> Cell:
 
 
 def interval_text(low: float, high: float) -> str:
-    """An interval of ratios."""
+    """Return an interval of ratios."""
     return f"{factor_text(low)[:-1]} to {factor_text(high)[:-1]}"
 
 
 def is_too_noisy(speedup: Speedup, judgement: Judgement = "same") -> bool:
-    """Whether it isn't known if there is a difference: the interval is wide, or what it shows may
-    be noise.
+    """Tell whether it isn't known if there is a difference: the interval is wide, or what it shows
+    may be noise.
     """
     is_known = speedup.low <= 1 <= speedup.high or abs(speedup.ratio - 1) <= PROCESSES_DIFFER
     return judgement == "same" and (speedup.high > _WIDE * speedup.low or not is_known)
 
 
 def speedup_text(speedup: Speedup) -> str:
-    """A ratio with its interval, or what there is to say where that holds 1."""
+    """Return a ratio with its interval, or what there is to say where that holds 1."""
     if speedup.low <= 1 <= speedup.high:
         return TOO_NOISY if is_too_noisy(speedup) else SAME_SPEED
     return f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
 
 
 def calls_text(calls: int) -> str:
-    """About how many calls."""
+    """Say about how many calls."""
     return "1 call" if calls == 1 else f"{about_count(calls)} calls"
 
 
@@ -131,19 +131,19 @@ def skip_text(skip: CudaGraphSkip) -> str:
 
 
 def time_text(us: float) -> str:
-    """A time with three digits that count, in a unit that fits it."""
+    """Return a time with three digits that count, in a unit that fits it."""
     size, unit = _unit(us)
     return f"{_digits(us / size)} {unit}"
 
 
 def round_time_text(seconds: float) -> str:
-    """A round time in as few digits as it has."""
+    """Return a round time in as few digits as it has."""
     size, unit = _unit(seconds * 1e6)
     return f"{float(f'{seconds * 1e6 / size:.3g}'):,g} {unit}" if seconds else "0"
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Seconds of compiling."""
+    """Return seconds of compiling."""
     return UNKNOWN if seconds is None else time_text(seconds * 1e6)
 
 
@@ -152,13 +152,15 @@ def _unit(us: float) -> tuple[float, str]:
 
 
 def _digits(value: float, like: float | None = None) -> str:
-    """A number in as many digits as three that count need in another, by default in itself."""
+    """Return a number in as many digits as three that count need in another, by default in
+    itself.
+    """
     size = value if like is None else like
     return f"{value:,.{0 if size >= 100 else 1 if size >= 10 else 2}f}"
 
 
 def bytes_text(size: int | None) -> str | None:
-    """Memory, in a unit that fits it."""
+    """Return memory, in a unit that fits it."""
     if size is None:
         return None
     return next(
@@ -168,7 +170,7 @@ def bytes_text(size: int | None) -> str | None:
 
 
 def rate_text(per_second: float | None) -> str | None:
-    """Items a second."""
+    """Return items a second."""
     if per_second is None:
         return None
     return f"{float(f'{per_second:.3g}'):,.0f}" if per_second >= 100 else f"{per_second:.3g}"

@@ -156,8 +156,8 @@ def _explain(target: str) -> str | None:
 
 
 def _as_asked(target: TargetInfo) -> TargetInfo:
-    """The target of a study without the backend that a study has by itself, which the next command
-    chooses anew.
+    """Return the target of a study without the backend that a study has by itself, which the next
+    command chooses anew.
     """
     arguments = {
         name: value
@@ -168,8 +168,8 @@ def _as_asked(target: TargetInfo) -> TargetInfo:
 
 
 def kept(target: TargetInfo) -> str | None:
-    """The gate that holds a program without graph breaks to that; the options of its run stand in a
-    file.
+    """Return the gate that holds a program without graph breaks to that; the options of its run
+    stand in a file.
     """
     gate = ("check", "--max-breaks", "0")
     alone = command_line(TargetInfo(text=target.text), *gate)
@@ -177,12 +177,14 @@ def kept(target: TargetInfo) -> str | None:
 
 
 def guards_command(target: TargetInfo) -> str:
-    """The command that records guards; for what has none of its own, with the name of one."""
+    """Return the command that records guards; for what has none of its own, with the name of
+    one.
+    """
     return command_line(target, "guards") or "graphdoctor guards model.py"
 
 
 def explained(codes: Iterable[str]) -> str | None:
-    """The page of the first of the rules, which costs most; none has advice on what wasn't
+    """Return the page of the first of the rules, which costs most; none has advice on what wasn't
     recorded.
     """
     # A log or a file from elsewhere can call its findings anything.
@@ -195,8 +197,8 @@ def _is_broken(findings: Iterable[Finding]) -> bool:
 
 
 def write_command(treatment: Treatment, target: TargetInfo) -> str | None:
-    """The command that writes what holds; None if there is nothing to write, or the run was not one
-    of a target.
+    """Return the command that writes what holds; None if there is nothing to write, or the run was
+    not one of a target.
     """
     command = command_line(target, "fix", *_choices(treatment), "--apply")
     return command if written_count(treatment) else None
@@ -209,7 +211,7 @@ def written_count(treatment: Treatment) -> int:
 
 
 def _choices(treatment: Treatment) -> list[str]:
-    """The options of ``fix`` that these fixes were tried with."""
+    """Return the options of ``fix`` that these fixes were tried with."""
     choices = treatment.choices
     if choices is None:
         is_unsafe = any(fix.is_applied and not fix.is_safe for fix in treatment.tried)

@@ -348,13 +348,13 @@ class View:
 
 
 def blocks(body: Block | Blocks) -> Iterator[Part]:
-    """The parts of a row or a section, lines of text as notes."""
+    """Yield the parts of a row or a section, lines of text as notes."""
     for block in body if isinstance(body, tuple) else (body,):
         yield block if isinstance(block, Part) else Note(block)
 
 
 def spans(text: Inline) -> Iterator[str | Span | Place]:
-    """The pieces of a line."""
+    """Yield the pieces of a line."""
     if isinstance(text, tuple):
         for piece in text:
             yield from spans(piece)
@@ -363,7 +363,7 @@ def spans(text: Inline) -> Iterator[str | Span | Place]:
 
 
 def plain_text(text: Inline) -> str:
-    """A line without its marks."""
+    """Return a line without its marks."""
     return "".join(
         piece if isinstance(piece, str) else piece.text if isinstance(piece, Span) else piece.shown
         for piece in spans(text)
@@ -371,13 +371,13 @@ def plain_text(text: Inline) -> str:
 
 
 def cell_line(cell: Cell) -> str:
-    """A cell with its detail in one line."""
+    """Return a cell with its detail in one line."""
     text, detail = plain_text(cell.text), plain_text(cell.detail)
     return f"{text} ({detail})" if text and detail else text
 
 
 def joined(pieces: Sequence[Inline], between: str = ", ") -> Inline:
-    """Pieces as one line."""
+    """Return pieces as one line."""
     return tuple(
         part
         for number, piece in enumerate(pieces)

@@ -25,14 +25,16 @@ _UNSAFE = re.compile(
 
 
 def printable(text: str) -> str:
-    """Text on one line without control characters; a newline within it becomes a sign that stands
-    for one.
+    """Return text on one line without control characters; a newline within it becomes a sign that
+    stands for one.
     """
     return printable_lines(text).strip("\n").replace("\n", _NEWLINE)
 
 
 def printable_lines(text: str) -> str:
-    """Text without control characters; tabs and newlines stay, and CRLF becomes a newline."""
+    """Return text without control characters; tabs and newlines stay, and CRLF becomes a
+    newline.
+    """
     return _UNSAFE.sub(_REPLACEMENT, text.replace("\r\n", "\n"))
 
 

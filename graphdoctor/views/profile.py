@@ -122,8 +122,8 @@ _HOW = (
 
 
 def profile_view(report: ProfileReport, picture: Picture | None, *, root: Path) -> View:
-    """The profile as a tree; ``picture`` is None without source and generated code, and paths are
-    below ``root``.
+    """Return the profile as a tree; ``picture`` is None without source and generated code, and
+    paths are below ``root``.
     """
     return study_view(
         report, "profile", _parts(report, picture, words.Files(report, root)), after_profile(report)
@@ -178,7 +178,9 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
 
 
 def _how(report: ProfileReport) -> Iterator[Row]:
-    """The numbers that the answer rests on, settings, and what the profile took its time for."""
+    """Yield the numbers that the answer rests on, settings, and what the profile took its time
+    for.
+    """
     for name, value in (report.regime.evidence if report.regime else {}).items():
         head, _, unit = name.rpartition("_")
         text = {"share": words.small_percent, "us": time_text}.get(unit)
@@ -281,7 +283,7 @@ def _rest(report: ProfileReport) -> Iterator[Row]:
 
 
 def _modules(report: ProfileReport) -> Iterator[Table]:
-    """The modules, the costliest first; not those whose time is an inner one's."""
+    """Yield the modules, the costliest first; not those whose time is an inner one's."""
     times = {module.path: module.forward_us + module.backward_us for module in report.modules}
     inner: dict[str, float] = defaultdict(float)
     for path, us in times.items():
@@ -435,7 +437,7 @@ def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
 
 
 def _saved_text(saved: SavedTensor, files: words.Files) -> str:
-    """A tensor that is kept for the backward pass, or equal ones of one line."""
+    """Return a tensor that is kept for the backward pass, or equal ones of one line."""
     return join_texts(
         " ",
         f"{saved.count} ×" if saved.count > 1 else None,

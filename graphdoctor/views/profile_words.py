@@ -37,7 +37,7 @@ class Files:
         self._root = root
 
     def shown(self, file: str) -> str:
-        """The path to show."""
+        """Return the path to show."""
         package = self.package(file)
         if package is not None:
             return StackEntry(file=file, line=1, function="", package=package).shown_file
@@ -45,16 +45,16 @@ class Files:
         return _INSTALLED.sub("", shown) if shown == file else shown
 
     def package(self, file: str) -> str | None:
-        """The package that a file belongs to; None for the program's own."""
+        """Return the package that a file belongs to; None for the program's own."""
         return self._packages.get(file)
 
     def place(self, file: str, line: int | None) -> str:
-        """A line of a file."""
+        """Return a line of a file."""
         return self.shown(file) if line is None else f"{self.shown(file)}:{line}"
 
 
 def has_backward(report: ProfileReport) -> bool:
-    """Whether any kernel ran in a backward pass."""
+    """Tell whether any kernel ran in a backward pass."""
     return any(kernel.phase == "backward" for kernel in report.kernels)
 
 
@@ -66,7 +66,7 @@ def rest_parts(report: ProfileReport) -> list[TimePart]:
 
 
 def small_percent(share: float) -> str:
-    """A share, with a digit more if it is small: what is below 1% can be told apart."""
+    """Return a share, with a digit more if it is small: what is below 1% can be told apart."""
     if share >= 0.1 or not share:
         return percent(share)
     return f"{share:.1%}" if share >= 0.001 else "<0.1%"
@@ -78,20 +78,20 @@ def kernel_name(kernel: ProfiledKernel) -> str:
 
 
 def operations_text(kernel: ProfiledKernel, most: int) -> str:
-    """The operations that it computes, in short."""
+    """Return the operations that it computes, in short."""
     names = [name.removeprefix("aten.").removeprefix("aten::") for name in kernel.operations]
     return ", ".join(names[:most]) + (f" +{len(names) - most}" if len(names) > most else "")
 
 
 def bandwidth_cell(kernel: ProfiledKernel) -> Cell:
-    """Memory a second; as its detail, the share of what the device reaches."""
+    """Return memory a second; as its detail, the share of what the device reaches."""
     rate = rate_text(kernel.gb_per_s)
     return _rate_cell(None if rate is None else f"{rate} GB/s", kernel.bandwidth_share)
 
 
 def compute_cell(kernel: ProfiledKernel) -> Cell:
-    """Operations a second; as its detail, the share of what the device reaches. That alone of other
-    arithmetic.
+    """Return operations a second; as its detail, the share of what the device reaches. That alone
+    of other arithmetic.
     """
     if kernel.tflops_per_s is None and kernel.arithmetic_share is not None:
         return Cell(small_percent(kernel.arithmetic_share) if kernel.arithmetic_share else "")
@@ -114,7 +114,7 @@ def _rate_cell(text: str | None, share: float | None) -> Cell:
 
 
 def rates_text(kernel: ProfiledKernel) -> str:
-    """Both rates in a line; empty if unknown."""
+    """Return both rates in a line; empty if unknown."""
     cells = (
         bandwidth_cell(kernel),
         _rate_cell(flops_text(kernel.tflops_per_s), kernel.compute_share),
@@ -175,7 +175,7 @@ _REACHED = {
 
 
 def regime_text(regime: Regime, report: ProfileReport, seen: KernelShare | None) -> str:
-    """The answer of a profile; ``seen``: the call under the profiler."""
+    """Return the answer of a profile; ``seen``: the call under the profiler."""
     call_us, doubt = report.call_us, regime.doubt
     if call_us is None or doubt == "unseen":
         return "Not known what limits this call: the profiler saw no kernels."
@@ -213,7 +213,7 @@ def regime_text(regime: Regime, report: ProfileReport, seen: KernelShare | None)
 def _part_text(
     bound: BoundBy, regime: Regime, report: ProfileReport, seen: KernelShare | None
 ) -> str:
-    """A part of the call, as a clause."""
+    """Return a part of the call, as a clause."""
     kernels = [kernel for kernel in report.kernels if kernel.bound_by == bound]
     part = f"{percent(regime.evidence[f'{bound}_share'])} of the call"
     if bound == "host":
@@ -280,7 +280,7 @@ def _reached(kernels: Sequence[ProfiledKernel], name: str) -> str:
 
 
 def _costliest(kernels: Sequence[ProfiledKernel], calibration: Calibration | None) -> str:
-    """The operations on single elements that take half of the time of all of them."""
+    """Return the operations on single elements that take half of the time of all of them."""
     times: dict[str, float] = defaultdict(float)
     for kernel in kernels:
         for name, count in (kernel.elementwise or {}).items():

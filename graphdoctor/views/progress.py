@@ -19,7 +19,7 @@ def phase_text(phase: str, elapsed_s: float, width: int) -> str:
 
 
 def clock_text(seconds: float) -> str:
-    """A running time: ``0:42``, ``1:02:03``."""
+    """Return a running time: ``0:42``, ``1:02:03``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -176,7 +176,7 @@ def _coverage(words: str) -> Callable[[Reason], str]:
 
 
 def _counts(words: str, *nouns: str) -> Callable[[Reason], str]:
-    """Words with counts of nouns; an empty noun leaves a value as it is."""
+    """Return words with counts of nouns; an empty noun leaves a value as it is."""
 
     def text(reason: Reason) -> str:
         pairs = zip(reason.values, nouns, strict=False)

@@ -115,7 +115,7 @@ _ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
 
 
 def recompiles_view(diagnosis: Diagnosis) -> View:
-    """The recompiles and their causes; findings about anything else are left out."""
+    """Return the recompiles and their causes; findings about anything else are left out."""
     recording, reports = diagnosis.recording, diagnosis.recompiles
     is_open = not (recording.what_if or recording.treatment or recording.is_partial)
     command = command_line(recording.target, "recompiles", "--what-if")
@@ -212,7 +212,7 @@ def _change(change: GuardChange) -> Inline:
 
 
 def what_if_parts(diagnosis: Diagnosis) -> Iterator[Section]:
-    """The replays with each remedy, the best first; nothing if none was made."""
+    """Yield the replays with each remedy, the best first; nothing if none was made."""
     answer = diagnosis.recording.what_if
     if answer is None:
         return
@@ -299,7 +299,7 @@ def _trial(result: TrialResult) -> TableRow:
 
 
 def variations_view(diagnosis: Diagnosis) -> View:
-    """Which changes to the first call cause recompiles; findings are left out."""
+    """Return which changes to the first call cause recompiles; findings are left out."""
     pieces = (
         *partial_note(diagnosis),
         *variation_parts(diagnosis),

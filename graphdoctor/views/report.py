@@ -66,7 +66,9 @@ _ALWAYS = ("graphs", "break_sites", "skipped_frames")
 def report_view(
     diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None
 ) -> View:
-    """The whole diagnosis; ``picture`` is what a page draws, None for one of the other outputs."""
+    """Return the whole diagnosis; ``picture`` is what a page draws, None for one of the other
+    outputs.
+    """
     page = None
     if picture is not None:
         from graphdoctor.views.html.page import Page
@@ -153,7 +155,7 @@ def _watched_calls(watch: CallWatch) -> int:
 def count_texts(
     summary: Counts, watch: CallWatch | None, said: Collection[str] | None = None
 ) -> Iterator[str]:
-    """The counts and times of a run, each with its noun.
+    """Yield the counts and times of a run, each with its noun.
 
     Args:
         summary: The counts.
@@ -202,7 +204,7 @@ def _series(numbers: Sequence[int]) -> str:
 
 
 def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
-    """The counts and times of a run, in the order people look for them; none that is 0."""
+    """Yield the counts and times of a run, in the order people look for them; none that is 0."""
     summary, watch = diagnosis.summary, diagnosis.recording.watch
     findings = "findings" if diagnosis.findings else None
     if watch is not None:
@@ -291,14 +293,14 @@ def watched_texts(watch: CallWatch) -> list[str]:
 
 
 def _steady_text(steady_us: float, watch: CallWatch) -> str:
-    """The time of a steady call, or of one of each compiled function."""
+    """Return the time of a steady call, or of one of each compiled function."""
     of = "for a call of each" if len(watch.own) > 1 else "per steady call"
     return f"{duration(steady_us)} {of}"
 
 
 def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
-    """The findings of each thing to do, then those that need nothing; in short, one card for each
-    thing to do.
+    """Yield the findings of each thing to do, then those that need nothing; in short, one card for
+    each thing to do.
     """
     groups = [list(words.clusters(action.findings)) for action in actions(diagnosis.findings)]
     kept = {finding.fingerprint for group in groups for cluster in group for finding in cluster}

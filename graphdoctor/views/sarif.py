@@ -36,7 +36,7 @@ _Json = dict[str, Any]
 
 
 def render_sarif(report: CheckReport, *, root: Path | None = None) -> str:
-    """A SARIF log of a check, indented, with a newline at the end."""
+    """Return a SARIF log of a check, indented, with a newline at the end."""
     writer = _Writer(report, root)
     return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [writer.run()]})
 
@@ -52,7 +52,7 @@ class _Writer:
         self._codes = sorted({finding.code for finding in findings if finding is not None})
 
     def run(self) -> _Json:
-        """The object."""
+        """Return the object."""
         report, url = self._report, command.DOCS_URL
         driver = {
             "name": "graphdoctor",
@@ -155,7 +155,7 @@ class _Writer:
         return result
 
     def _location(self, entry: StackEntry) -> _Json:
-        """A line; what isn't in a file has only a function."""
+        """Return a line; what isn't in a file has only a function."""
         function = {"fullyQualifiedName": entry.qualname or entry.function, "kind": "function"}
         location: _Json = {"logicalLocations": [function]}
         place = place_of(entry, self._root)
@@ -165,7 +165,7 @@ class _Writer:
         return {"physicalLocation": {"artifactLocation": _artifact(place)} | regions} | location
 
     def _fixes(self, finding: Finding) -> Iterator[_Json]:
-        """Edits that a viewer applies with one click, so none that a trial has ruled out."""
+        """Yield edits that a viewer applies with one click, so none that a trial has ruled out."""
         for fix in worth_trying(finding.fixes):
             changes = []
             for path, edits in edits_of(fix.diff or "").items():
@@ -241,7 +241,7 @@ def _properties(finding: Finding, annotation: Annotation) -> _Json:
 
 
 def _message(text: str) -> _Json:
-    """Text without links (§3.11.6)."""
+    """Return text without links (§3.11.6)."""
     return {"text": _LINK.sub(r"\[", text)}
 
 
@@ -250,8 +250,8 @@ def _artifact(place: UriPath) -> _Json:
 
 
 def _regions(entry: StackEntry) -> _Json:
-    """The expression within its line if its columns are known, otherwise the line without its
-    indentation.
+    """Return the expression within its line if its columns are known, otherwise the line without
+    its indentation.
     """
     line: _Json = {"startLine": entry.line}
     if entry.text:

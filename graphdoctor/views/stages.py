@@ -45,8 +45,8 @@ _AOT = "--backend aot_eager for AOTAutograd's, --backend inductor for all"
 
 
 def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
-    """The stages of each graph, and which stages there can't be; nothing if they weren't asked
-    for.
+    """Yield the stages of each graph, and which stages there can't be; nothing if they weren't
+    asked for.
     """
     if diagnosis.stages is None:
         return
@@ -124,7 +124,7 @@ def _counts(words: Iterable[str]) -> str:
 
 
 def _places(places: Sequence[LinePlace]) -> str:
-    """The first line, and the numbers of a few more of its file."""
+    """Return the first line, and the numbers of a few more of its file."""
     first = [f"{base_name(place.file)}:{place.line}" for place in places[:1]]
     rest = [str(place.line) for place in places[1:_MOST_PLACES] if place.file == places[0].file]
     return join_texts(", ", *first, *rest, "…" if len(places) > 1 + len(rest) else None)
@@ -214,7 +214,7 @@ def _fusion(report: StageReport) -> Iterator[Block]:
 
 
 def _longest_kernel(graphs: Iterable[GraphStages]) -> Iterator[Section]:
-    """The body of the longest kernel that Inductor wrote, which stands for all in short."""
+    """Yield the body of the longest kernel that Inductor wrote, which stands for all in short."""
     kernels = [
         (text.strip("\n").split("\n"), name, graph, stage)
         for graph in graphs
@@ -262,7 +262,7 @@ def _change_text(change: StageChange) -> str:
 
 
 def _words_text(words: Iterable[str]) -> str:
-    """Words in order, one that follows itself with a count."""
+    """Return words in order, one that follows itself with a count."""
     return repeated_text((word, len(list(again))) for word, again in groupby(words))
 
 

@@ -134,7 +134,7 @@ def write_parts(body: Block | Blocks, console: Console) -> None:
 
 
 def line(text: Inline, tone: Tone | None = None, style: str = "") -> Text:
-    """A line of text with its marks."""
+    """Return a line of text with its marks."""
     out = Text(style=style or _TONES[tone])
     for piece in spans(text):
         shown, style = plain_text(piece), ""
@@ -174,7 +174,7 @@ class _Shown:
     def _few(
         self, items: Sequence[_T], most: int | None, noun: str
     ) -> tuple[Sequence[_T], list[Text]]:
-        """The first of several items without ``-v``, and a line that says how many there are
+        """Return the first of several items without ``-v``, and a line that says how many there are
         more.
         """
         if self._is_verbose or most is None:
@@ -307,7 +307,7 @@ class _Shown:
             yield Prose(clean(f"Hidden columns: {', '.join(hidden)}", "dim"))
 
     def _pasted(self, part: Table, rows: Sequence[tuple[Cell, ...]]) -> Iterator[RenderableType]:
-        """Rows of code to paste that a column has no room for: each line whole, what it does
+        """Yield rows of code to paste that a column has no room for: each line whole, what it does
         below.
         """
         for name, *cells in rows:
@@ -341,8 +341,8 @@ def _fitting(
     *,
     is_wide: bool,
 ) -> tuple[list[int], dict[int, int]]:
-    """The columns that there is room for, and the widths of figures that would wrap beside texts
-    that can.
+    """Return the columns that there is room for, and the widths of figures that would wrap beside
+    texts that can.
     """
     headings = [plain_text(column.heading) for column in columns]
     least = []

@@ -97,7 +97,9 @@ class Prose:
 
 
 def _parts(line: Text, width: int) -> Iterator[Text]:
-    """A line in parts that fit; one that would look like the beginning of a finding is indented."""
+    """Yield a line in parts that fit; one that would look like the beginning of a finding is
+    indented.
+    """
     first, *rest = line.divide(prose_breaks(line.plain, width))
     first.rstrip()
     yield first
@@ -110,18 +112,20 @@ def _parts(line: Text, width: int) -> Iterator[Text]:
 
 
 def code(text: str) -> Text:
-    """Code to paste: no line of it is broken, or cut unless it is longer than anybody's."""
+    """Return code to paste: no line of it is broken, or cut unless it is longer than anybody's."""
     return Text(block(text, _LONGEST_CODE), "cyan", no_wrap=True, overflow="ignore")
 
 
 def cut_lines(lines: Iterable[Text]) -> Text:
-    """Lines that aren't to be pasted, such as those of a diff: each is cut where it doesn't fit."""
+    """Return lines that aren't to be pasted, such as those of a diff: each is cut where it doesn't
+    fit.
+    """
     return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
 
 
 def pointed(number: int, text: str, start: int | None, end: int, width: int) -> Text:
-    """A line of source with marks below an expression; where it doesn't fit, the part around the
-    expression.
+    """Return a line of source with marks below an expression; where it doesn't fit, the part around
+    the expression.
     """
     margin = " " * (len(str(number)) + 3)
     room = max(width - len(margin) - len("│ "), 1)
@@ -141,8 +145,8 @@ def pointed(number: int, text: str, start: int | None, end: int, width: int) -> 
 
 
 def clean(text: str, style: str = "") -> Text:
-    """Text from outside, safe for a terminal: on one line, and without its middle if it is too
-    long.
+    """Return text from outside, safe for a terminal: on one line, and without its middle if it is
+    too long.
     """
     return Text(printable(without_middle(text, _MOST_CHARACTERS)), style=style)
 
@@ -155,15 +159,15 @@ def clean_lines(text: str, style: str = "") -> Text:
 
 
 def block(text: str, most: int = _MOST_CHARACTERS) -> str:
-    """Text of several lines, safe for a terminal; each too long line, and the whole, without its
-    middle.
+    """Return text of several lines, safe for a terminal; each too long line, and the whole, without
+    its middle.
     """
     lines = printable_lines(without_middle(text, _MOST_OF_A_BLOCK)).split("\n")
     return "\n".join(without_middle(line, most) for line in lines)
 
 
 def diff_text(diff: str, *, is_whole: bool) -> RenderableType:
-    """A diff, or its changed lines."""
+    """Return a diff, or its changed lines."""
     lines = diff.splitlines()
     if not is_whole:
         changed = [
@@ -190,8 +194,8 @@ def labeled_rows(rows: Sequence[tuple[str, RenderableType]], width: int) -> Iter
 
 
 def figure(text: Text, detail: Text, *, is_wide: bool) -> Prose:
-    """A figure and what belongs to it, in one line or below each other; it is wrapped only if it
-    must be.
+    """Return a figure and what belongs to it, in one line or below each other; it is wrapped only
+    if it must be.
     """
     if detail and is_wide:
         text.append(" (", "dim").append_text(detail).append(")", "dim")
@@ -229,10 +233,10 @@ def prose_breaks(text: str, width: int) -> list[int]:
 
 
 def longest_name(text: str) -> int:
-    """The cells of the longest part of a text that isn't broken."""
+    """Return the cells of the longest part of a text that isn't broken."""
     return max((cell_len(part) for part in _PARTS.findall(text)), default=0)
 
 
 def cut(line: str, width: int) -> str:
-    """A line that fits, ended by a sign if something is missing."""
+    """Return a line that fits, ended by a sign if something is missing."""
     return line if cell_len(line) <= width else set_cell_size(line, max(width - 1, 0)) + CUT[:width]

@@ -91,7 +91,7 @@ def past_words(outcome: Outcome) -> str:
 
 
 def verdict_label(outcome: Outcome) -> str:
-    """A verdict as a row's label."""
+    """Return a verdict as a row's label."""
     if outcome.verdict == "verified":
         is_contained = outcome.grade == "contained"
         return "stays" if is_contained else outcome_words(outcome).partition(",")[0]

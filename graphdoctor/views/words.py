@@ -82,29 +82,29 @@ _MOST_OF_A_SETTING = 200
 
 
 def base_name(file: str) -> str:
-    """The last part of a path of any system."""
+    """Return the last part of a path of any system."""
     return re.split(r"[/\\]", file)[-1]
 
 
 def short_place(entry: StackEntry) -> Place:
-    """A line, by the name of its file."""
+    """Return a line, by the name of its file."""
     return Place(entry.file, entry.line, base_name(entry.file))
 
 
 def few_text(texts: Sequence[str], most: int, *, between: str = ", ", end: str = " and ") -> str:
-    """A few of several texts, and how many more there are."""
+    """Return a few of several texts, and how many more there are."""
     more = len(texts) - most
     return between.join(texts[:most]) + (f"{end}{more} more" if more > 0 else "")
 
 
 def repeated_text(counts: Iterable[tuple[str, int]]) -> str:
-    """Words, each with how often it is there: ``mul ×2, add``."""
+    """Return words, each with how often it is there: ``mul ×2, add``."""
     return ", ".join(word if count == 1 else f"{word} ×{count}" for word, count in counts)
 
 
 def first_sentence(text: str) -> str:
-    """A text's first paragraph on one line, without the stack that torch prints after a guard's
-    reason.
+    """Return a text's first paragraph on one line, without the stack that torch prints after a
+    guard's reason.
     """
     paragraph = re.split(r"\n\s*\n|User stack trace:", text, maxsplit=1)[0]
     return " ".join(paragraph.split())
@@ -130,7 +130,9 @@ def title_parts(side: Recording | Side) -> list[str]:
 def diagnosis_view(
     diagnosis: Diagnosis, kind: str, pieces: Iterable[Block], then: str | None
 ) -> View:
-    """Parts about a diagnosis, or a part of it, as a document, and the command to run next."""
+    """Return parts about a diagnosis, or a part of it, as a document, and the command to run
+    next.
+    """
     return View(
         tuple(title_parts(diagnosis.recording)),
         kind,
@@ -154,7 +156,7 @@ def study_view(
     pieces: Iterable[Block],
     then: str | None,
 ) -> View:
-    """Parts about what a study found out as a document, and the command to run next."""
+    """Return parts about what a study found out as a document, and the command to run next."""
     return View(run_title(report), kind, tuple(pieces), report.graphdoctor_version, then)
 
 
@@ -166,7 +168,7 @@ def _target(target: TargetInfo, other: str) -> Iterator[str]:
 
 
 def _changes(target: TargetInfo) -> Iterator[str]:
-    """The dtype and the batch size that were asked for."""
+    """Yield the dtype and the batch size that were asked for."""
     options = target.call_options
     if options.get("dtype") is not None:
         yield str(options["dtype"])
@@ -202,7 +204,9 @@ def setting_rows(target: TargetInfo, environment: Environment | None) -> Iterato
 
 
 def verdict(diagnosis: Diagnosis) -> tuple[str, Tone, Collection[str]]:
-    """The verdict in one sentence, its tone, and the fields of ``Counts`` whose numbers it has."""
+    """Return the verdict in one sentence, its tone, and the fields of ``Counts`` whose numbers it
+    has.
+    """
     summary, empty = diagnosis.summary, nothing_compiled(diagnosis)
     plain = _plain_verdict(summary, is_partial=diagnosis.recording.is_partial)
     if empty is not None:
@@ -302,7 +306,7 @@ def nothing_compiled(diagnosis: Diagnosis) -> CaptureGap | None:
 
 
 def other_gaps(diagnosis: Diagnosis) -> list[CaptureGap]:
-    """The gaps, without the one that is the verdict."""
+    """Return the gaps, without the one that is the verdict."""
     verdict = nothing_compiled(diagnosis)
     return [gap for gap in diagnosis.recording.gaps if gap is not verdict]
 
@@ -340,8 +344,8 @@ def uncounted_text(detail: Coverage) -> str | None:
 
 
 def clusters(findings: Sequence[_Finding]) -> Iterator[list[_Finding]]:
-    """Findings on one line with one cause, shown as one card: a break and the skipped frame it
-    caused.
+    """Yield findings on one line with one cause, shown as one card: a break and the skipped frame
+    it caused.
     """
     order = grouped(
         (
@@ -379,12 +383,12 @@ def cost_text(cost: Cost) -> str:
 
 
 def fix_text(fix: Fix) -> str:
-    """A suggestion, and when it holds."""
+    """Return a suggestion, and when it holds."""
     return join_texts(", ", fix.title, fix.condition)
 
 
 def worth_trying(fixes: Sequence[Fix]) -> list[Fix]:
-    """The suggestions that no trial has ruled out, in their order."""
+    """Return the suggestions that no trial has ruled out, in their order."""
     return [
         fix for fix in fixes if fix.verdict in WORKING or fix.verdict in ("unproven", "not tried")
     ]
@@ -405,8 +409,8 @@ def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | N
 
 
 def applied_snippets(treatment: Treatment, *, is_by_hand: bool = False) -> list[tuple[str, str]]:
-    """The settings and changes of the call among the fixes that were applied, together by where
-    they go.
+    """Return the settings and changes of the call among the fixes that were applied, together by
+    where they go.
 
     ``is_by_hand``: without what the edits write.
     """
@@ -459,7 +463,7 @@ def count_changes(before: Counts, after: Counts) -> Iterator[tuple[str, str, str
 
 
 def time_changes(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
-    """The times that they change together: label, before, after, and by how much."""
+    """Yield the times that they change together: label, before, after, and by how much."""
     if (cold := treatment.cold_compile) is not None:
         before, after = f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s"
         change = ONE_RUN_EACH if before != after else ""
@@ -470,13 +474,13 @@ def time_changes(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
 
 
 def share_text(share: float | None) -> str:
-    """A share in percent, or that it's unknown."""
+    """Return a share in percent, or that it's unknown."""
     return UNKNOWN if share is None else percent(share)
 
 
 def step(change: GuardChange) -> str | None:
-    """A changed value in the function's last call and now, with what the entry was compiled for
-    unless it's the same.
+    """Return a changed value in the function's last call and now, with what the entry was compiled
+    for unless it's the same.
 
     None if no value is known.
     """
@@ -490,8 +494,8 @@ def step(change: GuardChange) -> str | None:
 
 
 def inputs_text(graph: Graph) -> str:
-    """The arguments of a graph, those of one dtype and shape together, and how many parameters and
-    buffers it takes.
+    """Return the arguments of a graph, those of one dtype and shape together, and how many
+    parameters and buffers it takes.
 
     A dynamic size of an argument is in its shape, and isn't named again.
     """
@@ -528,7 +532,8 @@ def inputs_text(graph: Graph) -> str:
 
 
 def percent_of_limit(share: float, limit: float) -> str:
-    """A share in whole percent, or in as many digits as it takes to show that it's below a limit.
+    """Return a share in whole percent, or in as many digits as it takes to show that it's below a
+    limit.
 
     With a limit of ``0.9``, ``0.9004`` is ``90%`` but ``0.8996`` is ``89.96%``. The limit itself is
     shown exactly.
@@ -547,7 +552,7 @@ def percent_of_limit(share: float, limit: float) -> str:
 
 
 def percents(before: float | None, after: float | None) -> tuple[str, str]:
-    """Two shares in percent, or that they're unknown, in as many digits as show that they
+    """Return two shares in percent, or that they're unknown, in as many digits as show that they
     differ.
     """
     texts, digits = (share_text(before), share_text(after)), 0
@@ -558,7 +563,7 @@ def percents(before: float | None, after: float | None) -> tuple[str, str]:
 
 
 def about_count(number: int) -> str:
-    """A large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1
+    """Return a large number as it is said, with two digits that count: ``94``, ``2,100``, ``2.1
     million``.
     """
     if number >= 100:
@@ -570,7 +575,7 @@ def about_count(number: int) -> str:
 
 
 def about_time(seconds: float) -> str:
-    """A long time as it is said: ``50 seconds``, ``12 minutes``, ``3 hours``, ``4 days``."""
+    """Return a long time as it is said: ``50 seconds``, ``12 minutes``, ``3 hours``, ``4 days``."""
     for size, noun in ((365 * 86400, "year"), (86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= 1.5 * size:
             return f"{round(seconds / size):,} {noun}s"

@@ -170,7 +170,9 @@ class TestDoctor:
 
 @contextlib.contextmanager
 def opened(item: pytest.Item) -> Iterator[TestDoctor]:
-    """A doctor for one test, starting from a fresh Dynamo. Restores torch's state at the end."""
+    """Yield a doctor for one test, starting from a fresh Dynamo. Restores torch's state at the
+    end.
+    """
     __tracebackhide__ = True
 
     def is_other_log(record: logging.LogRecord) -> bool:

@@ -71,8 +71,8 @@ class RunnerFrames(frozenset[FrameType]):
 
 
 def runner_frames(test: object) -> RunnerFrames:
-    """The current frames without the test's own, which is on the stack if the test itself requests
-    the fixture.
+    """Return the current frames without the test's own, which is on the stack if the test itself
+    requests the fixture.
     """
     code = getattr(inspect.unwrap(test) if callable(test) else test, "__code__", None)
     return RunnerFrames(
@@ -81,7 +81,9 @@ def runner_frames(test: object) -> RunnerFrames:
 
 
 def callers_line(root: Path) -> str:
-    """The line of the test that led here, such as ``test_model.py:12: rec.assert_fullgraph()``."""
+    """Return the line of the test that led here, such as ``test_model.py:12:
+    rec.assert_fullgraph()``.
+    """
     frame = next((frame for frame in frames_above(sys._getframe()) if not _is_runners(frame)), None)
     if frame is None:
         return ""

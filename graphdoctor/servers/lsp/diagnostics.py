@@ -45,13 +45,13 @@ _RUNS: dict[LineState, str] = {
 
 
 def path_of(document: TextDocument) -> Path:
-    """Where a document is; for one that has no file yet, where one of its name would be."""
+    """Return where a document is; for one that has no file yet, where one of its name would be."""
     return Path.cwd() / (document.path or "untitled.py")
 
 
 def counting(seen: Sequence[Seen], text: str, home: Home) -> list[Seen]:
-    """What runs saw in a file, without what a comment in its text, a setting or a baseline leaves
-    out.
+    """Return what runs saw in a file, without what a comment in its text, a setting or a baseline
+    leaves out.
     """
     comments = comments_in(text)
     left: list[Finding] = []
@@ -77,7 +77,7 @@ def counting(seen: Sequence[Seen], text: str, home: Home) -> list[Seen]:
 def diagnostics(
     document: TextDocument, linted: Sequence[Finding], seen: Sequence[Seen]
 ) -> list[types.Diagnostic]:
-    """What runs saw, and what lint finds at other lines."""
+    """Return what runs saw, and what lint finds at other lines."""
     places = {(sighting.finding.code, sighting.finding.location.line) for sighting in seen}
     from_runs = [_diagnostic(document, sighting.finding, sighting.run) for sighting in seen]
     rest = (finding for finding in linted if (finding.code, finding.location.line) not in places)
@@ -103,7 +103,7 @@ def _diagnostic(document: TextDocument, finding: Finding, run: Run | None) -> ty
 
 
 def range_of(document: TextDocument, finding: Finding) -> types.Range:
-    """Where a finding is: its expression, or the text of its line."""
+    """Return where a finding is: its expression, or the text of its line."""
     lines, place = document.lines, finding.location
     line = min(max(place.line, 1), max(len(lines), 1)) - 1
     text = lines[line].rstrip("\r\n") if lines else ""
@@ -115,7 +115,7 @@ def range_of(document: TextDocument, finding: Finding) -> types.Range:
 
 
 def hover(document: TextDocument, known: Known, line: int, seen: Sequence[Seen]) -> str | None:
-    """What is known of a 1-based line, as Markdown; None if nothing is."""
+    """Say what is known of a 1-based line, as Markdown; None if nothing is."""
     parts = []
     for sighting in seen:
         finding, cost = sighting.finding, sighting.finding.cost or Cost()
@@ -142,7 +142,9 @@ def hover(document: TextDocument, known: Known, line: int, seen: Sequence[Seen])
 
 
 def line_times(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
-    """The time of each line that the newest profile saw: its line now, and its time by pass."""
+    """Yield the time of each line that the newest profile saw: its line now, and its time by
+    pass.
+    """
     path = path_of(document)
     for run, text in known.runs_of(path):
         lines = moved(text, document.source)
@@ -156,7 +158,7 @@ def line_times(document: TextDocument, known: Known) -> Iterator[tuple[int, str]
 
 
 def lenses(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
-    """What is shown above each compiled function: its line now, and how it fared.
+    """Yield what is shown above each compiled function: its line now, and how it fared.
 
     How much is compiled, and how fast it is, are the whole run's, so they stand where one function
     is compiled alone.
@@ -205,8 +207,8 @@ def lenses(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
 def fix_edits(
     finding: Finding, document: TextDocument, root: Path
 ) -> Iterator[tuple[str, bool, types.WorkspaceEdit]]:
-    """A finding's fixes that edit the document, and others with it: title, whether a trial verified
-    it, the edit.
+    """Yield a finding's fixes that edit the document, and others with it: title, whether a trial
+    verified it, the edit.
     """
     path = path_of(document)
 
@@ -233,7 +235,7 @@ def fix_edits(
 
 
 def text_edits(change: FileChange) -> list[types.TextEdit]:
-    """A change of a file as edits of its lines."""
+    """Return a change of a file as edits of its lines."""
     old, new = (text.decode().splitlines(keepends=True) for text in (change.before, change.after))
     changes = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return [
@@ -246,7 +248,7 @@ def text_edits(change: FileChange) -> list[types.TextEdit]:
 
 
 def ignore_edit(document: TextDocument, line: int, code: str) -> types.WorkspaceEdit:
-    """A comment at the end of a 0-based line that leaves a code out there."""
+    """Return a comment at the end of a 0-based line that leaves a code out there."""
     text = document.lines[line].rstrip("\r\n")
     end = document.position_codec.client_num_units(text)
     at = types.Position(line, end)
@@ -257,6 +259,6 @@ def ignore_edit(document: TextDocument, line: int, code: str) -> types.Workspace
 
 
 def rule_page(code: str) -> str:
-    """A rule's page as Markdown."""
+    """Return a rule's page as Markdown."""
     page = PAGES[code]
     return f"# {page.code} {page.name}\n\n{page.documentation()}\n"

@@ -55,7 +55,9 @@ class Home:
         return [policy for policies in self.policies.values() for policy in policies]
 
     def judging(self, target: str) -> Sequence[Policy]:
-        """What a target's findings must all pass: its own policies, or all where it has none."""
+        """Return what a target's findings must all pass: its own policies, or all where it has
+        none.
+        """
         return self.policies.get(target) or self.every
 
 
@@ -171,16 +173,16 @@ class Known:
         return Run(diagnosis, made_s, texts, bench, lines, read, is_of_gate=is_of_gate)
 
     def runs_of(self, path: Path) -> Iterator[tuple[Run, str]]:
-        """The newest runs of targets that touched a file, the newest first, each with the file's
-        text as it was.
+        """Yield the newest runs of targets that touched a file, the newest first, each with the
+        file's text as it was.
         """
         for run in self._runs:
             if path in run.texts:
                 yield run, run.texts[path]
 
     def seen_in(self, path: Path, now: str) -> list[Seen]:
-        """Findings in a file, at their lines in a text of it; none at lines that changed since, or
-        that don't count.
+        """Return findings in a file, at their lines in a text of it; none at lines that changed
+        since, or that don't count.
         """
         sightings: dict[tuple[str, int, str | None], Seen] = {}
         covered: set[str] = set()
@@ -202,7 +204,9 @@ class Known:
         return list(sightings.values())
 
     def target_of(self, path: Path) -> str:
-        """What to run for a file: what last touched it, a configured target of it, or the file."""
+        """Say what to run for a file: what last touched it, a configured target of it, or the
+        file.
+        """
         last = next((run.target for run, _ in self.runs_of(path) if run.target), None)
         name = relative(str(path), self.home.root)
         configured = (target for target in self.home.policies if target.split(":")[0] == name)

@@ -40,7 +40,7 @@ class Linter:
     async def lint(
         self, path: Path, text: str, root: Path, policies: Sequence[Policy]
     ) -> LintReport | None:
-        """What lint finds in the text of a file; None if the process died over it."""
+        """Return what lint finds in the text of a file; None if the process died over it."""
         message = pickle.dumps((path, text, root, tuple(policies), self._saves))
         # An answer that nobody waits for any more is read all the same, or the next request would
         # get it.

@@ -154,7 +154,7 @@ class Server(LanguageServer):  # type: ignore[misc]
         )
 
     async def _known_of(self, uri: str) -> tuple[TextDocument, Known]:
-        """A document, and what recordings know of the project that it belongs to."""
+        """Return a document, and what recordings know of the project that it belongs to."""
         document = self.workspace.get_text_document(uri)
         folder = _folder_of(document)
         if folder not in self._known:

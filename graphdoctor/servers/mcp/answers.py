@@ -102,7 +102,7 @@ class Answer(Fact):
 
 
 def findings_of(document: Fact) -> list[Finding]:
-    """All findings of a document."""
+    """Return all findings of a document."""
     if isinstance(document, CheckReport):
         return [
             finding
@@ -122,7 +122,7 @@ def read_into(
     folder: Path,
     detail: str | None,
 ) -> Answer:
-    """An answer with what a command wrote as JSON.
+    """Return an answer with what a command wrote as JSON.
 
     Args:
         answer: What is known without it.
@@ -159,8 +159,8 @@ def _short(finding: Finding) -> ShortFinding:
 
 
 def detail_of(document: Document, name: str, folder: Path) -> Any:  # noqa: ANN401 - any part of a document
-    """The whole document, what the author of an edit for a finding needs, or what the document has
-    under a name.
+    """Return the whole document, what the author of an edit for a finding needs, or what the
+    document has under a name.
     """
     facts = plain(document)
     findings = {finding.fingerprint: finding for finding in findings_of(document)}
@@ -172,8 +172,8 @@ def detail_of(document: Document, name: str, folder: Path) -> Any:  # noqa: ANN4
 
 
 def content_of(answer: Answer) -> list[str]:
-    """An answer as text: what is ours, then what holds text of the program, within marks that it
-    can't know.
+    """Return an answer as text: what is ours, then what holds text of the program, within marks
+    that it can't know.
     """
     lines = [f"{answer.command} ended with status {answer.exit_status}."]
     lines += [f"Recording: {answer.recording}"] if answer.recording else []
@@ -186,7 +186,7 @@ def content_of(answer: Answer) -> list[str]:
 
 
 def safe(value: Any) -> Any:  # noqa: ANN401 - what JSON holds
-    """The same without characters that hide or reorder text."""
+    """Return the same without characters that hide or reorder text."""
     if isinstance(value, dict):
         return {safe(name): safe(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -137,7 +137,7 @@ class Server(MCPServer):  # type: ignore[misc]
         return f"> {NOTICE}\n\n{stdout.decode()}"
 
     def _patch(self, patch: str, file: str | None, uris: Sequence[str]) -> bytes:
-        """An edit as a diff; what it names has to lie below the roots, too."""
+        """Return an edit as a diff; what it names has to lie below the roots, too."""
 
         def read(path: Path) -> bytes:
             folder_of(uris, [str(path)])
@@ -151,8 +151,8 @@ class Server(MCPServer):  # type: ignore[misc]
 
 
 def folder_of(uris: Iterable[str], texts: Collection[str]) -> Path:
-    """The folder to run in: the first of the client's that has what the texts name, or the working
-    directory.
+    """Return the folder to run in: the first of the client's that has what the texts name, or the
+    working directory.
 
     Args:
         uris: The client's roots.

@@ -135,7 +135,7 @@ Call = Callable[[str, dict[str, Any], ListRootsResult, Context], Awaitable[CallT
 
 
 async def client_roots(ctx: Context) -> ListRoots | ListRootsResult:
-    """The folders that the client works in; it is asked only if it says that it has any."""
+    """Return the folders that the client works in; it is asked only if it says that it has any."""
     capabilities = ctx.client_capabilities
     return (
         ListRoots()
@@ -145,7 +145,7 @@ async def client_roots(ctx: Context) -> ListRoots | ListRootsResult:
 
 
 def tool_of(name: str, summary: str, takes: Iterable[Parameter], answer: Call) -> Tool:
-    """The tool of a command that takes these arguments and options."""
+    """Return the tool of a command that takes these arguments and options."""
     offer = OFFERS[name]
 
     async def call(ctx: Context, roots: ListRootsResult, **values: Any) -> CallToolResult:  # noqa: ANN401 - as declared

@@ -25,12 +25,12 @@ _STARTS = {words.WARM: "after a restart", "cold": "compiled from nothing"}
 
 
 def _style(number: int) -> str:
-    """The class of a variant, which gives its color."""
+    """Return the class of a variant, which gives its color."""
     return "of-eager" if number == 0 else f"hue{(number - 1) % HUES}"
 
 
 def speed_drawing(variants: Sequence[Variant]) -> Iterator[Drawing]:
-    """Each variant's speed-up with its interval; empty if nothing was timed."""
+    """Yield each variant's speed-up with its interval; empty if nothing was timed."""
     timed = [(variant, variant.speedup) for variant in variants if variant.speedup is not None]
     if not timed:
         return
@@ -75,7 +75,7 @@ class _Start:
 
 
 def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Drawing]:
-    """The time that calls take in all, compiling included; nothing if that is unknown of all
+    """Yield the time that calls take in all, compiling included; nothing if that is unknown of all
     variants.
     """
     eager = variants[0]
@@ -145,7 +145,7 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Dr
 
 
 def sweep_drawing(sweep: Sweep, name: str) -> Iterator[Drawing]:
-    """Each variant's speed-up by size; empty if nothing was timed."""
+    """Yield each variant's speed-up by size; empty if nothing was timed."""
     points = sorted(sweep.points, key=lambda point: point.size)
     names = dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
     measured = grouped(

@@ -30,7 +30,7 @@ _ASSETS = files("graphdoctor.views.html") / "assets"
 
 
 def render_view_page(view: parts.View, *, has_source: bool = True) -> str:
-    """A view as a page."""
+    """Return a view as a page."""
     drawings = list(_drawings(view.parts))
     shown = [part for part in parts.blocks(view.parts) if parts.has_content((part,))]
     sections = [at for at, part in enumerate(shown) if isinstance(part, parts.Section)]
@@ -118,7 +118,7 @@ def environment() -> Environment:
 
 
 def _ticks(text: str) -> Markup:
-    """Text with code between backticks."""
+    """Return text with code between backticks."""
     pieces = escape(printable_lines(text)).split("`")
     if len(pieces) % 2 == 0:
         return Markup("`").join(pieces)
@@ -132,7 +132,7 @@ def _asset(name: str) -> str:
 
 
 def packed(value: object) -> str:
-    """A value as base64 of gzip of JSON; the page reads it with ``DecompressionStream``."""
+    """Return a value as base64 of gzip of JSON; the page reads it with ``DecompressionStream``."""
     text = printable_lines(orjson.dumps(value).decode())
     # A fixed time in the header, so the same recording always gives the same page.
     return base64.b64encode(gzip.compress(text.encode(), compresslevel=9, mtime=0)).decode()

@@ -25,7 +25,7 @@ _CLASSES = {
 
 
 def highlighted(text: str, language: Language = "Python") -> list[Markup]:
-    """The lines of a file as markup, with the file's own text escaped."""
+    """Return the lines of a file as markup, with the file's own text escaped."""
     lines = [Markup()]
     lexer = PythonLexer if language == "Python" else CppLexer
     for kind, value in lexer(stripnl=False, ensurenl=False).get_tokens(printable_lines(text)):

@@ -170,8 +170,8 @@ class AnnotatedFile:
         self.hidden_ranges = tuple((run[0], run[-1]) for run in _runs(texts.keys() - shown))
 
     def listing(self, number: int, name: str) -> dict[str, Any]:
-        """The file as templates list it: runs of lines that are all folded or all not, with colored
-        code and what is hidden.
+        """Return the file as templates list it: runs of lines that are all folded or all not, with
+        colored code and what is hidden.
 
         ``hidden_before`` has the numbers of hidden lines by the number of the line after them.
         """
@@ -189,7 +189,7 @@ class AnnotatedFile:
 
 
 def _runs(numbers: Iterable[int]) -> Iterator[list[int]]:
-    """Numbers by runs of neighbors."""
+    """Yield numbers by runs of neighbors."""
     for _, group in groupby(enumerate(sorted(numbers)), lambda item: item[1] - item[0]):
         yield [number for _, number in group]
 
@@ -301,7 +301,7 @@ class _Marker:
     def _left_at(
         self, file: AnnotatedFile, frame: Frame, report: FrameReport, own_lines: set[int]
     ) -> Iterator[int]:
-        """The frame's own lines after which a finding leaves the rest of it to eager mode."""
+        """Yield the frame's own lines after which a finding leaves the rest of it to eager mode."""
         for finding in self._diagnosis.findings:
             names = {*finding.effects.rest_eager_frames}
             is_of_compile = not {*report.compile_ids}.isdisjoint(finding.compile_ids)

@@ -78,7 +78,7 @@ class Page:
             )
 
     def _rows(self, rows: Iterable[_Row]) -> list[_Row]:
-        """The rows of the compiles that the page lists."""
+        """Return the rows of the compiles that the page lists."""
         return [row for row in rows if row.compile_id in self._listed]
 
     def _drawing(
@@ -109,23 +109,23 @@ class Page:
             yield Note(notes, "warning")
 
     def coverage(self) -> Drawing:
-        """A bar of what was compiled."""
+        """Return a bar of what was compiled."""
         return self._drawing("coverage", summary=self._diagnosis.summary)
 
     def shares(self) -> Iterator[Block]:
-        """A bar of what compiling took."""
+        """Yield a bar of what compiling took."""
         if shares := compile_shares(self._picture.phases):
             yield self._drawing("shares", shares=shares)
 
     def evidence(self) -> Drawing:
-        """The environment, torch's configuration, and the records of the log."""
+        """Return the environment, torch's configuration, and the records of the log."""
         meanings = {kind: f"no: {meaning}" for kind, meaning in MEANINGS.items()}
         return self._drawing(
             "evidence", diagnosis=self._diagnosis, picture=self._picture, meanings=meanings
         )
 
     def source(self) -> Iterator[Section]:
-        """The program, line by line."""
+        """Yield the program, line by line."""
         guards = self._diagnosis.recording.guards
         paths = [node.file for graph in self._picture.graphs for node in graph.nodes]
         for guard_set in guards.sets if guards else ():
@@ -151,7 +151,7 @@ class Page:
             yield Section("Source", source)
 
     def sections(self, what_if: Blocks) -> Iterator[Section]:
-        """The sections after the findings; ``what_if`` is said of recompiles."""
+        """Yield the sections after the findings; ``what_if`` is said of recompiles."""
         diagnosis, picture = self._diagnosis, self._picture
         recording, summary = diagnosis.recording, diagnosis.summary
         if picture.lanes or recording.calls:
@@ -184,12 +184,12 @@ class Page:
             yield Section("Compile time", time, "Time")
 
     def _calls(self) -> Drawing:
-        """Each call with what it compiled, and what fell back to eager mode."""
+        """Return each call with what it compiled, and what fell back to eager mode."""
         recording, lanes = self._diagnosis.recording, self._picture.lanes
         compiles = grouped((compile_.call_index, compile_) for compile_ in recording.compiles)
 
         def fate(call_index: int) -> str | None:
-            """The worst that happened in a call; None if nothing did."""
+            """Return the worst that happened in a call; None if nothing did."""
             in_call = compiles.get(call_index, [])
             outcomes = {compile_.outcome for compile_ in in_call}
             is_recompiled = any(
@@ -224,8 +224,8 @@ class Page:
         )
 
     def _recompiles(self) -> Iterator[Drawing]:
-        """Functions that were compiled more than once or hit their limit, with their cache entries
-        in order.
+        """Yield functions that were compiled more than once or hit their limit, with their cache
+        entries in order.
         """
         diagnosis = self._diagnosis
         compiles = grouped(
@@ -263,8 +263,8 @@ class Page:
         )
 
     def _graph_list(self) -> Drawing:
-        """The graphs, the largest first, with their inputs in the user's words, and all stages on
-        the way to Inductor.
+        """Return the graphs, the largest first, with their inputs in the user's words, and all
+        stages on the way to Inductor.
         """
         ends = {report.index: report for report in self._diagnosis.graphs}
         graphs, rows = [], []
@@ -395,7 +395,7 @@ def compile_shares(phases: Iterable[Phase]) -> list[tuple[TorchPart, str, float,
 
 
 def _nested(phases: Iterable[Phase]) -> Iterator[tuple[Phase, float, Sequence[Phase]]]:
-    """Each phase with its microseconds and those around it, the outermost first."""
+    """Yield each phase with its microseconds and those around it, the outermost first."""
     # Phases of other threads begin in between, and contain none of this one's.
     open_phases: dict[tuple[str | None, int], list[Phase]] = {}
     for phase in phases:

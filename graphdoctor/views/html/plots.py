@@ -31,7 +31,9 @@ class Axis:
     named: tuple[float, ...] = ()
 
     def place(self, value: float) -> float:
-        """The place of a number, in percent of the axis's length; outside of it, at the end."""
+        """Return the place of a number, in percent of the axis's length; outside of it, at the
+        end.
+        """
         low, high, at = (
             math.log(max(number, 1e-300)) if self.is_log else number
             for number in (self.low, self.high, value)
@@ -40,7 +42,7 @@ class Axis:
         return 100 * min(max(share, 0.0), 1.0)
 
     def ticks(self) -> Sequence[float]:
-        """The numbers that are written along it."""
+        """Return the numbers that are written along it."""
         if self.named:
             return self.named
         if not self.is_log:
@@ -62,7 +64,7 @@ class Axis:
 
 
 def _step(least: float) -> float:
-    """The smallest round step that isn't less."""
+    """Return the smallest round step that isn't less."""
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     return next((step * power for step in _STEPS if step * power >= least * (1 - 1e-9)), 10 * power)
 
@@ -75,8 +77,8 @@ def axis_of(
     far_apart: float = math.inf,
     named: tuple[float, ...] = (),
 ) -> Axis:
-    """An axis that holds all values and a little more, logarithmic if they are ``far_apart`` times
-    as far apart.
+    """Return an axis that holds all values and a little more, logarithmic if they are ``far_apart``
+    times as far apart.
     """
     low, high = min(values), max(values)
     if low > 0 and high / low > far_apart:
@@ -110,7 +112,7 @@ class Plot:
     level: float | None = None
 
     def top(self, value: float) -> float:
-        """The place of a number of the second axis, in percent from above."""
+        """Return the place of a number of the second axis, in percent from above."""
         return 100 - self.y.place(value)
 
     def ends(self) -> list[tuple[float, Line]]:

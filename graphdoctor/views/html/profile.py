@@ -80,7 +80,7 @@ class ProfileDrawings:
         ]
 
     def lines(self, elsewhere: Blocks) -> tuple[Drawing, ...]:
-        """The source, with the time of each line beside it."""
+        """Return the source, with the time of each line beside it."""
         times = [line.forward_us + line.backward_us for line in self._report.lines]
         return self._drawing(
             "profile_lines",
@@ -108,7 +108,7 @@ class ProfileDrawings:
         return self._drawing("profile_modules", elsewhere, is_empty=not drawn, flames=drawn)
 
     def kernels(self, elsewhere: Blocks) -> tuple[Drawing, ...]:
-        """A table that sorts and filters."""
+        """Return a table that sorts and filters."""
         kernels = self._report.kernels
         shown = kernels[:_MAX_KERNELS]
         kinds = grouped((kernel.kind, kernel.share) for kernel in shown)
@@ -123,7 +123,7 @@ class ProfileDrawings:
         )
 
     def code(self) -> tuple[Drawing, ...]:
-        """The code that Inductor generated, and what it chose from."""
+        """Return the code that Inductor generated, and what it chose from."""
         users = grouped(
             (code, kernel) for kernel, codes in enumerate(self._codes.of) for code in codes
         )
@@ -151,7 +151,7 @@ class ProfileDrawings:
         return (Drawing(f"{template}.html.j2", facts, {}, ("profile.js",), styles, elsewhere),)
 
     def _link(self, file: str, line: int) -> tuple[str, str | None]:
-        """A line, by the name of its file, and its anchor."""
+        """Return a line, by the name of its file, and its anchor."""
         return f"{base_name(file)}:{line}", self._anchors.get((file, line))
 
 
@@ -172,8 +172,8 @@ class Node:
 def flame(
     parts: Iterable[TimePart], *, label: str, link: Link, rest: Sequence[tuple[str, float]] = ()
 ) -> Node | None:
-    """The whole as a tree of modules, with lines at its ends and what no line has; None if there is
-    nothing.
+    """Return the whole as a tree of modules, with lines at its ends and what no line has; None if
+    there is nothing.
     """
     named = [([name for name in (part.module or "").split(".") if name], part) for part in parts]
     whole = sum(part.us for _, part in named) + sum(us for _, us in rest)
@@ -251,8 +251,8 @@ def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCod
 def _code_of(
     kernel: ProfiledKernel, generated: GeneratedCode, sources: Mapping[str, tuple[Language, str]]
 ) -> KernelCode | None:
-    """The kernel's own code in that of a graph, or the calls of a library's function; None if there
-    is neither.
+    """Return the kernel's own code in that of a graph, or the calls of a library's function; None
+    if there is neither.
     """
     stage, compile_id, name = generated.stage, generated.compile_id, words.kernel_name(kernel)
     is_other_phase = stage and (stage == "backward") != (kernel.phase == "backward")

@@ -43,7 +43,7 @@ class Function:
 
 
 def parsed(text: str) -> SourceFile | None:
-    """A parsed text; None if this Python can't parse it: it is from a newer one, or has a
+    """Return a parsed text; None if this Python can't parse it: it is from a newer one, or has a
     notebook's commands.
     """
     tree = parsed_code(text)
@@ -61,7 +61,7 @@ class SourceFile:
         """In the order of their definitions; an inner one comes after the one around it."""
 
     def function_at(self, line: int, name: str | None = None) -> Function | None:
-        """The innermost function around a line, or the innermost of a name."""
+        """Return the innermost function around a line, or the innermost of a name."""
         around = (
             function
             for function in self.functions
@@ -70,14 +70,15 @@ class SourceFile:
         return max(around, key=lambda function: function.first_line, default=None)
 
     def own_lines(self, function: Function) -> set[int]:
-        """The lines of a function's own statements, without its docstring."""
+        """Return the lines of a function's own statements, without its docstring."""
         body = function.body
         if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             body = body[1:]
         return self._with_code(_lines_of(body))
 
     def lines_after(self, function: Function, line: int) -> set[int]:
-        """The lines of a function's own statements that can only run after the statement on a line.
+        """Return the lines of a function's own statements that can only run after the statement on
+        a line.
 
         They come after it in its block, or after a statement around it in that one's block. If the
         line heads a compound statement, that statement's own blocks belong to them. Other branches
@@ -98,7 +99,9 @@ class SourceFile:
 def _functions(
     node: ast.AST, surroundings: frozenset[int], *, is_inside: bool
 ) -> Iterator[Function]:
-    """The functions in a node; ``is_inside``: of a function, whose surroundings are theirs."""
+    """Yield the functions in a node; ``is_inside``: of a function, whose surroundings are
+    theirs.
+    """
     for child in ast.iter_child_nodes(node):
         around = surroundings
         if isinstance(child, ast.ClassDef) and not is_inside:
@@ -115,8 +118,8 @@ def _functions(
 
 
 def _start(statement: _Statement) -> int:
-    """The line of a decorator, as in the code object, or of the keyword; of a ``case``, which has
-    no position, of its pattern.
+    """Return the line of a decorator, as in the code object, or of the keyword; of a ``case``,
+    which has no position, of its pattern.
     """
     placed = statement.pattern if isinstance(statement, ast.match_case) else statement
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
@@ -137,7 +140,7 @@ def _blocks(statement: _Statement) -> dict[str, list[_Statement]]:
 
 
 def _inner_blocks(statement: _Statement) -> dict[str, list[_Statement]]:
-    """The blocks of a compound statement that run in the same frame."""
+    """Return the blocks of a compound statement that run in the same frame."""
     return {} if isinstance(statement, _DEFINITIONS) else _blocks(statement)
 
 

@@ -60,8 +60,8 @@ _LEFT_OUT_CLASSES = {"called", "package", "place", "words", "diff", "filterbar",
 
 
 def explained(markup: str) -> Markup:
-    """The markup with a button at the first occurrence of each term, and the hidden explanations at
-    its end.
+    """Return the markup with a button at the first occurrence of each term, and the hidden
+    explanations at its end.
     """
     left, explained = set(range(len(TERMS))), list[Term]()
     waiting: list[Term] = []
