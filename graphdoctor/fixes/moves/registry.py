@@ -24,6 +24,7 @@ RECIPES: tuple[Recipe, ...] = (
     report.print_in_graph,
     report.report_in_operator,
     move.guard_output,
+    stay.bound_first,
     *_BRANCHES,
     move.remove_graph_break,
     move.remove_disable,

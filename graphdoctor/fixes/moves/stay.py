@@ -9,6 +9,7 @@ import contextlib
 
 from libcst import (
     Add,
+    And,
     Arg,
     Assign,
     AssignTarget,
@@ -18,19 +19,26 @@ from libcst import (
     BaseNumber,
     BaseString,
     BinaryOperation,
+    BooleanOperation,
     Call,
     ClassDef,
     Comparison,
+    ComparisonTarget,
     CSTNode,
     Divide,
     For,
     FunctionDef,
+    GreaterThan,
+    GreaterThanEqual,
     If,
     IfExp,
     Index,
+    LessThan,
+    LessThanEqual,
     Multiply,
     Name,
     NamedExpr,
+    Or,
     SimpleStatementLine,
     SimpleString,
     Subscript,
@@ -47,11 +55,15 @@ from graphdoctor.fixes.source.expressions import is_integer, is_literal_number
 from graphdoctor.fixes.source.nodes import (
     as_operand,
     bare,
+    bracketed,
     calls_in,
+    expression,
     index_of,
     is_in_place,
+    is_repeatable,
     method_call,
     refuse_comment,
+    with_parentheses_of,
     without_parentheses,
 )
 from graphdoctor.fixes.source.spread import CASTS, MATH, Spread, is_number, traced_from
@@ -168,6 +180,60 @@ def _pointed_reads(place: Place) -> list[BaseExpression]:
         if len(reads) < 2 or not isinstance(place.statement, SimpleStatementLine):
             raise
         return [*reads]
+
+
+@recipe("GD102")
+def bound_first(place: Place) -> Edit:
+    """``if draw < p: …`` becomes ``if p > 0 and draw < p: …``, for a draw of ``torch.rand``.
+
+    None is below 0, so a chance of 0 is decided without the tensor. What is drawn stays.
+    """
+    source = place.source
+    tested = place.tested.test
+    kept = [value for name in find(tested, Name) for value in source.set_values(name)]
+    bounds = [
+        (comparison, *found)
+        for value in (tested, *kept)
+        for comparison in find(value, Comparison)
+        if (found := _bound_of_draw(source, comparison)) is not None
+    ]
+    several = "the condition doesn't compare one draw of `torch.rand` with a number"
+    comparison, bound, is_below = only(bounds, several, "elsewhere")
+    template = "{bound} > 0 and {comparison}" if is_below else "{bound} <= 0 or {comparison}"
+    asked = expression(template, bound=bound, comparison=bare(comparison))
+    around = source.parent(comparison)
+    is_loose = isinstance(around, BaseExpression) and not (
+        isinstance(around, BooleanOperation)
+        and isinstance(around.operator, And if is_below else Or)
+    )
+    asked = bracketed(asked) if is_loose else with_parentheses_of(comparison, asked)
+    title = f"Ask `{source.shortened(bound)} > 0` before the tensor"
+    return place.edit(title, (comparison, asked), is_safe=True)
+
+
+def _bound_of_draw(
+    source: SourceFile, comparison: Comparison
+) -> tuple[BaseExpression, bool] | None:
+    """Return the number that a draw is compared with, and whether the draw must be below it."""
+    match comparison:
+        case Comparison(comparisons=[ComparisonTarget(operator=order, comparator=right)]):
+            left = comparison.left
+        case _:
+            return None
+    if _is_drawn(source, left) and isinstance(order, LessThan | GreaterThanEqual):
+        draw_is_below, bound = isinstance(order, LessThan), right
+    elif _is_drawn(source, right) and isinstance(order, GreaterThan | LessThanEqual):
+        draw_is_below, bound = isinstance(order, GreaterThan), left
+    else:
+        return None
+    return (bound, draw_is_below) if is_repeatable(bound) else None
+
+
+def _is_drawn(source: SourceFile, node: BaseExpression) -> bool:
+    """Check for a variable that holds random numbers from 0 to below 1."""
+    values = source.set_values(node) if isinstance(node, Name) else []
+    draws = ("torch.rand", "torch.rand_like")
+    return bool(values) and all(source.dotted_name(value) in draws for value in values)
 
 
 @recipe("GD103", "GD119")
