@@ -9,6 +9,7 @@ which becomes a small one.
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
 import itertools
@@ -336,8 +337,10 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def configured(config_class: Any) -> Settings:
-    """Return the default configuration of a class."""
-    return _read(config_class(), declared=None)
+    """Return the default configuration of a class; one of any parts gets some."""
+    parts = _TABLES["composites"].get(config_class.model_type, {})
+    settings = _read(config_class(**copy.deepcopy(parts)), declared=None)
+    return dataclasses.replace(settings, needed=_merged(settings.needed, parts))
 
 
 def _read(config: Any, *, declared: Any) -> Settings:
@@ -352,7 +355,7 @@ def _read(config: Any, *, declared: Any) -> Settings:
     values: dict[str, Any] = {}
     parts: dict[str, Settings] = {}
     needed: dict[str, Any] = {}
-    for name in defaults:
+    for name in {**defaults, **getattr(kind, "sub_configs", {})}:
         try:
             value = getattr(config, name, None)
         except Exception:  # noqa: BLE001 - it differs by layer, which transformers calls ambiguous

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from graphdoctor.catalog.transformers_settings import (
     LARGEST_VOCABULARY,
     STRENGTHS,
     Settings,
+    configured,
     shrunk,
 )
 from tests.each import for_each
@@ -222,3 +225,12 @@ def test_heads_can_keep_their_channels():
         "num_key_value_heads": 2,
         "head_dim": 128,
     }
+
+
+def test_configuration_of_any_parts_gets_some():
+    transformers = pytest.importorskip("transformers")
+    whole = configured(transformers.SpeechEncoderDecoderConfig)
+    made = eval(whole.source(shrunk(whole, STRENGTHS[0])), vars(transformers))
+    assert (made.encoder.model_type, made.decoder.model_type) == ("wav2vec2", "bert")
+    assert made.decoder.add_cross_attention
+    assert made.encoder.hidden_size == made.decoder.hidden_size < 64
