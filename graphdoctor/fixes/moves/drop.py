@@ -12,6 +12,7 @@ from itertools import pairwise
 from libcst import (
     Add,
     AddAssign,
+    And,
     Arg,
     Assert,
     Assign,
@@ -24,6 +25,7 @@ from libcst import (
     BaseSuite,
     BinaryOperation,
     BitInvert,
+    BooleanOperation,
     Break,
     Call,
     Comparison,
@@ -99,11 +101,13 @@ from graphdoctor.fixes.source.nodes import (
     line_of,
     lines_for,
     lines_of,
+    method_call,
     name_set,
     refuse_lost_comments,
     set_names,
     targets_of,
     torch_call,
+    with_parentheses_of,
     without_parentheses,
 )
 from graphdoctor.fixes.source.torch_names import draws_random, words
@@ -126,14 +130,17 @@ _LOST = "a comment would be lost"
 _LEAVING = matchers.SimpleStatementLine(
     [matchers.Return() | matchers.Break() | matchers.Continue()]
 )
+_SETTING_NONE = matchers.SimpleStatementLine(
+    [matchers.Assign([matchers.AssignTarget(matchers.Name())], matchers.Name("None"))]
+)
 _Lines = Sequence[BaseStatement]
 
 
 @recipe("GD102", "GD103", "GD105", "GD109", "GD110", "GD119")
 def drop(place: Place) -> Edit:
     """Removes what only saves time: ``if mask.all(): return x``, ``if len(rows) == 0: continue``,
-    ``if not changed: break``; the ``if`` alone before ``y = y.masked_fill(mask, 0)``; the branches
-    before an ``else`` that works for every mask.
+    ``if not changed: break``; ``if mask.all(): mask = None``; the ``if`` alone before ``y =
+    y.masked_fill(mask, 0)``; the branches before an ``else`` that works for every mask.
 
     Unsafe: it's right only if the rest gives the same, which is shown by the source, where lines
     change only what the condition asks about, or by inputs that take the branch.
@@ -147,6 +154,8 @@ def drop(place: Place) -> Edit:
     lines = lines_of(choice.body)
     if len(lines) == 1 and matchers.matches(lines[0], _LEAVING):
         return _without_exit(place, choice, before)
+    if len(lines) == 1 and matchers.matches(lines[0], _SETTING_NONE):
+        return _without_none(place, choice, lines[0])
     return _unguarded(place, choice)
 
 
@@ -215,6 +224,39 @@ def _without_exit(place: Place, choice: If, before: _Lines) -> Edit:
     is_turn = isinstance(source.parent(block), For) and not holds(leaving, Break)
     is_shown = is_turn and _Asked.of(place, choice.test, is_taken=False).leaves_alone(rest)
     return place.edit(title, *changes, reached=() if is_shown else (source.start(leaving)[0],))
+
+
+# A mask that is left out where it changes nothing.
+
+
+def _without_none(place: Place, choice: If, line: BaseStatement) -> Edit:
+    source, setting = place.source, need(line, SimpleStatementLine).body[0]
+    decline_if(is_elif(source, choice), _BRANCHES)
+    unclear = "the condition doesn't ask about a whole tensor that is then left out"
+    shortcut = known(place.expression, unclear)
+    around = source.parent(shortcut)
+    while isinstance(around, BooleanOperation) and isinstance(around.operator, And):
+        shortcut, around = around, source.parent(around)
+    target = need(targets_of(setting)[0], Name)
+    names = name_set(target, *filter(None, source.values(target)))
+    decline_if(not names & name_set(shortcut), unclear, "elsewhere")
+    asked = source.shortened(known(place.expression))
+    title = f"Drop the shortcut `if {asked}: {source.shortened(line)}`"
+    reached = (source.start(line)[0],)
+    if around is choice:
+        block = need(source.parent(choice), IndentedBlock, "the `if` is on a line of its own")
+        decline_if(len(block.body) < 2, "nothing comes after the `if`")
+        refuse_lost_comments([choice], [])
+        return place.edit(title, (choice, []), reached=reached)
+    joined = need(around, BooleanOperation, unclear, "elsewhere")
+    while isinstance(around, BooleanOperation):
+        around = source.parent(around)
+    decline_if(around is not choice, unclear, "elsewhere")
+    rest = joined.left if joined.right is shortcut else joined.right
+    is_plain = joined is choice.test and not joined.lpar and not choice.whitespace_before_test.empty
+    is_bare = is_plain and not source.spans_lines(rest)
+    rest = without_parentheses(rest) if is_bare else with_parentheses_of(joined, rest)
+    return place.edit(title, (joined, rest.deep_clone()), reached=reached)
 
 
 # Branches before an `else` that works for every mask.
@@ -617,6 +659,33 @@ def check_in_graph(place: Place) -> Edit:
     raised = need(last.body[-1], Raise, more)
     checked = _checked_in_graph(source, statement, raised)
     return place.edit(title, *checked, raised=source.start(raised)[0], drops_output=True)
+
+
+@recipe("GD103")
+def check_all_in_graph(place: Place) -> Edit:
+    """``torch._check_tensor_all_with(ValueError, cond, message)``, which reads the tensor, is only
+    called where an ``assert`` fails in eager mode.
+
+    Unsafe: compiled, it raises ``RuntimeError``.
+    """
+    source, line = place.source, place.statement
+    no_check = "the line doesn't check a tensor with `torch._check_tensor_all`"
+    match line:
+        case SimpleStatementLine(body=[Expr(value=Call() as call)]):
+            at = known(_CHECKS_OF_ALL.get(source.dotted_name(call)), no_check)
+        case _:
+            raise DeclinedError(no_check, "elsewhere")
+    given = call.args[at] if len(call.args) > at else None
+    is_plain = given is not None and not given.keyword and not given.star
+    asked = known(given if is_plain else None, "it isn't clear which argument is checked").value
+    check = Assert(method_call(asked, "all"), _quoted(f"not all of {_flat(source, asked)}"))
+    checked = _tried(check, IndentedBlock([line.with_changes(leading_lines=())]))
+    title = "Check the value in the graph, and keep the exception of eager mode"
+    return place.edit(title, (line, in_place_of(line, [checked])), drops_output=True)
+
+
+_CHECKS_OF_ALL = {"torch._check_tensor_all": 0, "torch._check_tensor_all_with": 1}
+"""Checks of torch that read a tensor, and which argument it is (``torch/__init__.py``, 2.13)."""
 
 
 def _assertion(source: SourceFile, tested: Assert, line: SimpleStatementLine) -> Change:

@@ -17,6 +17,7 @@ from libcst import (
     AnnAssign,
     Arg,
     AsName,
+    Assert,
     Assign,
     AssignTarget,
     Attribute,
@@ -258,7 +259,8 @@ def condition_without_read(
 ) -> Recipe:
     """``if x.max().item() > 1:`` becomes what other recipes write for ``if x.max() > 1:``.
 
-    Also for a name that is only set to such a number. Without the ``if``, nothing needs the number.
+    Also for a name that is only set to such a number, and for an ``assert``, which torch keeps in
+    the graph if it is of a tensor. Without the ``if``, nothing needs the number.
     Unsafe: a number is a double, and a tensor may have fewer digits.
     """
 
@@ -266,6 +268,10 @@ def condition_without_read(
         source, choice = place.source, _choice(place)
         decline_if(source.function_of(choice) is None, "the line isn't in a function")
         reads = _reads(source, choice.test)
+        if isinstance(choice, Assert) and isinstance(choice.msg, SimpleString | None):
+            title = f"Assert in the graph, without reading `{source.shortened(reads[0][0])}`"
+            line = source.start(choice)[0]
+            return place.edit(title, *reads, raised=line, drops_output=True)
         moved = place.moved(source.changed(*reads), source.start(choice)[0])
         without = edit_without("reading the number", recipes, moved)
         title = f"{without.title}, without reading `{source.shortened(reads[0][0])}`"
@@ -274,10 +280,10 @@ def condition_without_read(
     return Recipe(name, frozenset({"GD103", "GD119"}), edit)
 
 
-def _choice(place: Place) -> If:
+def _choice(place: Place) -> If | Assert:
     child: CSTNode | None = place.expression
     for parent in place.source.parents(child) if child is not None else ():
-        if isinstance(parent, If) and parent.test is child:
+        if isinstance(parent, If | Assert) and parent.test is child:
             return parent
         if isinstance(parent, BaseStatement | Lambda | IfExp):
             break

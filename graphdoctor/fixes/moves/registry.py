@@ -26,6 +26,7 @@ RECIPES: tuple[Recipe, ...] = (
     move.guard_output,
     stay.bound_first,
     *_BRANCHES,
+    drop.check_all_in_graph,
     move.remove_graph_break,
     move.remove_disable,
     move.no_grad_for_inference_mode,

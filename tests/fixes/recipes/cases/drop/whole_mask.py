@@ -1,0 +1,20 @@
+"""GD102 10:60-80"""
+
+import torch
+
+
+class Net(torch.nn.Module):
+    cache = None
+
+    def forward(self, x, mask):
+        if self.cache is not None or (mask is not None and torch.all(mask == 1)):
+            mask = None
+        return (x if mask is None else x * mask[..., None]).sin()
+
+
+def build():
+    return Net()
+
+
+def example_inputs():
+    return torch.randn(2, 4, 8), torch.ones(2, 4)
