@@ -71,6 +71,9 @@ from graphdoctor.fixes.source.tree import (
 )
 
 _FACTORY = re.compile(r".*\b(new_)?(zeros|ones|empty|full)(_like)?$|.*\.clone$")
+_OF_ANOTHER = re.compile(r".*(_like|\bnew_\w+|\.clone)$")
+"""What takes the dtype of another tensor; into others, what turns set is written in place."""
+
 _Tests = tuple[Test, ...]
 _SHORT = 60
 _UNSURE = "nothing shows that `{}` is a tensor"
@@ -528,14 +531,14 @@ class _Loop(Turns):
             text = f"{name} {operator} {text}"
         elif operator:
             text = f"torch.where({mask}, {name} {operator} {operand(value.text)}, {name})"
-        self.emit(f"{name}{'' if self._is_fresh(base) else '[:]'} = {text}")
+        self.emit(f"{name}{'' if self._is_fresh(base, _OF_ANOTHER) else '[:]'} = {text}")
 
-    def _is_fresh(self, base: BaseExpression) -> bool:
+    def _is_fresh(self, base: BaseExpression, factory: re.Pattern[str] = _FACTORY) -> bool:
         """Check whether a variable has a tensor that the function makes for it."""
         if not isinstance(base, Name):
             return False
         made = self._made(base.value)[-1].value
-        return isinstance(made, Call) and _FACTORY.match(self.code(made.func)) is not None
+        return isinstance(made, Call) and factory.match(self.code(made.func)) is not None
 
     # What is after the loop.
 
@@ -557,7 +560,7 @@ class _Loop(Turns):
         old = self.before(base)
         value = self.held(name, old)
         is_whole = old.text == name and value.kind not in ("count", "mask", "integer")
-        if not is_whole or not self._is_fresh(base):
+        if not is_whole or not self._is_fresh(base, _OF_ANOTHER):
             self.emit(f"{old.text if old.text != name else f'{name}[:]'} = {value.text}")
             return
         decline_if(not value.each, NOT_ALIKE)
