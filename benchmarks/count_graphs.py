@@ -18,10 +18,11 @@ from typing import Any
 import torch
 
 _MOST_REPEATS = 24
+_TORCH = Path(torch.__file__).parent
 graphs: list[torch.fx.GraphModule] = []
 sites: set[tuple[str, ...]] = set()
-"""File and line of each break, as ``TORCH_LOGS=graph_breaks`` prints them; torch's counters leave
-some out."""
+"""File and line of each break outside of torch, as ``TORCH_LOGS=graph_breaks`` prints them; torch's
+counters leave some out."""
 
 
 class Sites(logging.Handler):
@@ -29,9 +30,13 @@ class Sites(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See ``logging``."""
-        found = re.search(r"^Graph break.* in user code at (.+):(\d+)", record.getMessage())
+        text = record.getMessage()
+        found = re.search(r"^Graph break.* in user code at (.+):(\d+)", text)
         if found:
-            sites.add(found.groups())
+            # Where torch's own Python asks for a value, such as in `any(x > 0)`, its caller breaks.
+            lines = re.findall(r'^ *File "(.+)", line (\d+)', text, re.MULTILINE)
+            lines = [line for line in lines if not line[0].startswith(str(_TORCH))]
+            sites.add(lines[-1] if lines else found.groups())
 
 
 def counting(gm: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:

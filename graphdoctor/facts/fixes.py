@@ -167,6 +167,7 @@ ReasonKind = Literal[
     "unstable_in_eager",
     "differs_without_fix",
     "zero_gradients",
+    "redraws",
     "drops_lines",
     "not_kept",
     "exceptions",

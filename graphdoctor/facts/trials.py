@@ -137,6 +137,12 @@ class Attacked(Fact):
     """The first input with other results; None if there is none."""
     dropped: tuple[Difference, ...] = ()
     """Outputs that the program lacks on some of them while it is compiled."""
+    reached: tuple[tuple[str, int], ...] = ()
+    """Lines, with their files, that only run where something that the program computes is set to
+    another value, with the same results."""
+    redrawn: AttackFailure | None = None
+    """The first input on which an edit that is known to draw for more rows has other results, and
+    the same if all rows draw alike."""
     exceptions: tuple[AttackFailure, ...] = ()
     """The first input on which torch.compile raises another exception."""
     torch_kinds: tuple[ResultKind, ...] = ()

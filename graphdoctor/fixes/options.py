@@ -18,7 +18,7 @@ from graphdoctor.facts.fixes import DeclinedEdits
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.moves.registry import recipes_for
-from graphdoctor.fixes.patch import Candidate, FileChange, Options
+from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, with_fixes
 from graphdoctor.fixes.recipe import Place, UnlearnedError, traced_path
 from graphdoctor.fixes.run_changes import (
     RecompileFixes,
@@ -86,8 +86,12 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
     """List what can be tried for each finding about breaks, recompiles and CUDA graphs."""
     recompiles = recompile_fixes(observed.recording)
     offered = []
-    for finding in treated_findings(observed, selection):
-        edits, declined = _edits(finding, sources)
+    found = [
+        (finding, *_edits(finding, sources)) for finding in treated_findings(observed, selection)
+    ]
+    joint = _joined([edit for _, edits, _ in found for edit in edits if edit.is_joint])
+    for finding, alone, declined in found:
+        edits = [joint if joint and edit.is_joint else edit for edit in alone]
         fixes = [edit for edit in edits if edit.is_safe]
         if finding.cuda_graph_skip is not None:
             fixes += cuda_graph_fixes(finding.cuda_graph_skip, observed.recording)
@@ -162,16 +166,35 @@ def _edits(
             encoding = f"{path.name} is encoded in {source.tree.encoding}"
             declined.append(DeclinedError(f"{encoding}, which can't encode the edit"))
         else:
-            shared = ("title", "is_safe", "drops_output", "reached", "skipped", "raised")
+            shared = (
+                *("title", "is_safe", "drops_output", "redraws", "is_joint"),
+                *("skipped", "raised"),
+            )
             candidates.append(
                 Candidate(
                     **values_of(edit, *shared),
                     kind="code",
+                    reached=tuple((path, line) for line in edit.reached),
                     edits=(FileChange(path, before, wrapped(before, edit.content, path)),),
                 )
             )
     # A recipe for something else says least of why this isn't fixed.
     return candidates, sorted(declined, key=lambda error: error.kind == "elsewhere")
+
+
+def _joined(fixes: list[Candidate]) -> Candidate | None:
+    """Make one fix of those that are right only together; None if there are none."""
+    if not fixes:
+        return None
+    fixes = compatible(fixes)
+    before = {edit.path: edit.before for fix in fixes for edit in fix.edits}
+    after = with_fixes(Program(), fixes).content
+    return replace(
+        fixes[0],
+        title="; ".join(dict.fromkeys(fix.title for fix in fixes)),
+        edits=tuple(FileChange(path, text, after[path]) for path, text in before.items()),
+        reached=tuple(dict.fromkeys(at for fix in fixes for at in fix.reached)),
+    )
 
 
 def _for_recompile(finding: Finding, recompiles: RecompileFixes) -> Iterator[Candidate]:

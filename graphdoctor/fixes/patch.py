@@ -302,6 +302,7 @@ class Candidate:
     that contains a break rather than removing it; ``reached``, ``skipped`` and ``raised`` are the
     lines of the file before the edit that inputs must reach, below which they must skip a branch,
     or that must raise, for a trial to prove anything;
+    ``redraws`` and ``is_joint`` are those of ``Edit``;
     ``name`` is stable, such as ``mark_dynamic x 0``.
     """
 
@@ -315,7 +316,9 @@ class Candidate:
     place: SnippetPlace | None = None
     contains: bool = False
     drops_output: bool = False
-    reached: tuple[int, ...] = ()
+    redraws: bool = False
+    is_joint: bool = False
+    reached: tuple[tuple[Path, int], ...] = ()
     skipped: int | None = None
     raised: int | None = None
     name: str = ""

@@ -66,6 +66,10 @@ class Edit:
     is_safe: bool = False
     drops_output: bool = False
     """Whether it may write less text, or raise another exception, where that is said."""
+    redraws: bool = False
+    """Whether it may draw random numbers for more rows, where that is said."""
+    is_joint: bool = False
+    """Whether it's right only together with the others of its kind, of all findings."""
     reached: tuple[int, ...] = ()
     """The lines that inputs must reach for a trial to prove anything; none if any call will do."""
     skipped: int | None = None

@@ -347,7 +347,8 @@ class Trials:
                 what = f"{len(fixes)} fixes together" if fixes[1:] else fixes[0].title
                 self.on_phase(f"trial {numbers[program]}: {what}")
             drops_output = state.drops_output or any(fix.drops_output for fix in fixes)
-            observed = self.run(program, drops_output=drops_output)
+            redraws = any(fix.redraws for fix in (*state.fixes, *fixes))
+            observed = self.run(program, drops_output=drops_output, redraws=redraws)
             change = self.change(state, observed, program)
             return Trial(state, fixes, numbers[program], observed, change)
 
@@ -356,7 +357,7 @@ class Trials:
             numbers.setdefault(with_fixes(state.program, fixes), len(numbers) + 1)
         return self.replays.in_parallel(run, sets, jobs=self.jobs)
 
-    def run(self, program: Program, *, drops_output: bool) -> Observed:
+    def run(self, program: Program, *, drops_output: bool, redraws: bool) -> Observed:
         """Run a program with fixes, once; if its results differ, again beside the untouched one."""
         if program in self._observed:
             return self._observed[program]
@@ -377,6 +378,7 @@ class Trials:
                 coverage=True,
                 backend=self.trial_backend,
                 attacks=self._untouched_name,
+                redraws=redraws,
             )
 
         name, count = f"trial-{digest_of(program)}", self.replays.count
@@ -388,7 +390,8 @@ class Trials:
         """Run a state that was made of another by leaving fixes out; None if its results don't
         hold.
         """
-        observed = self.run(state.program, drops_output=state.drops_output)
+        redraws = any(fix.redraws for fix in state.fixes)
+        observed = self.run(state.program, drops_output=state.drops_output, redraws=redraws)
         verdict, _ = self.reference.judge(observed.recording)
         is_held = observed.is_finished and holds(verdict, drops_output=state.drops_output)
         return replace(state, observed=observed) if is_held else None
@@ -405,22 +408,24 @@ class Trials:
         judged = trial.change.judge(finding, self.reference, contains=fix.contains, edits=fix.edits)
         if judged.verdict not in WORKING:
             return judged
-        if (fix.edits or fix.change.fullgraph) and trial.observed.attacked is None:
+        attacked = trial.observed.attacked
+        if (fix.edits or fix.change.fullgraph) and attacked is None:
             return replace(judged, verdict="unproven", reasons=(because("not_attacked"),))
         if judged.verdict == LOSSY and not fix.drops_output and trial.drops_output:
             # Another one says that it drops some.
             judged = replace(judged, verdict="verified", reasons=())
+        needed: list[tuple[Path, int, ReasonKind, Way]]
+        needed = [(*at, "unreached", "reached") for at in fix.reached]
         for edit in fix.edits[:1]:
-            program, name = trial.state.program, self._untouched_name
-            needed: list[tuple[int, ReasonKind, Way]]
-            needed = [(line, "unreached", "reached") for line in fix.reached]
-            needed += [] if fix.skipped is None else [(fix.skipped, "not_skipped", "skipped")]
-            needed += [] if fix.raised is None else [(fix.raised, "not_raised", "raised")]
-            for line, kind, what in needed:
-                original = self.original_line(program, str(edit.path), line)
-                if (str(edit.path), original) not in self.replays.lines(name, what):
-                    reasons = (because(kind, original),)
-                    return replace(judged, verdict="unproven", reasons=reasons)
+            path = edit.path
+            needed += [] if fix.skipped is None else [(path, fix.skipped, "not_skipped", "skipped")]
+            needed += [] if fix.raised is None else [(path, fix.raised, "not_raised", "raised")]
+        for path, line, kind, what in needed:
+            original = self.original_line(trial.state.program, str(path), line)
+            lines = self.replays.lines(self._untouched_name, what)
+            lines |= set(attacked.reached) if attacked and what == "reached" else set()
+            if (str(path), original) not in lines:
+                return replace(judged, verdict="unproven", reasons=(because(kind, original),))
         return judged
 
     def change(self, before: State, after: Observed, program: Program) -> ProgramChange:

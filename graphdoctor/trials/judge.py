@@ -189,6 +189,8 @@ class Untouched:
             notes.append(because("message", eager.note))
         if eager.zero_gradients:
             notes.append(because("zero_gradients", *eager.zero_gradients))
+        if attacked is not None and attacked.redrawn is not None:
+            notes.append(because("redraws", attacked.redrawn.text))
         if changed:
             first = self.compiled_differs[changed[0]]
             # An edit gives the same without torch.compile, or what the untouched program gives with

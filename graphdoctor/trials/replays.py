@@ -116,9 +116,10 @@ class Replays:
         is_counted: bool = True,
         is_cold: bool = False,
         attacks: str | None = None,
+        redraws: bool = False,
     ) -> Recording:
         """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
-        this name chose.
+        this name chose, where ``redraws`` allows draws for more rows.
         """
         folder, plan = self._planned(program, name)
         plan |= {
@@ -132,7 +133,7 @@ class Replays:
         if attacks is not None:
             folder_of = str(self._folder / attacks / _ATTACKS)
             edited = {"is_reference": attacks == name, "is_edited": bool(program.content)}
-            plan["attacks"] = {"folder": folder_of, **edited}
+            plan["attacks"] = {"folder": folder_of, "redraws": redraws, **edited}
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
         if is_cold:

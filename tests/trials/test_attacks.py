@@ -103,6 +103,22 @@ CASES = {
                      "nothing is changed, and the next batch is 1"),
     "a mask": Case("return x.sum() if mask.any() else x.prod()", "return x.sum()", "call 1, output differs",
                    "mask is all False"),
+    "what no argument changes": Case(
+        "keep = torch.rand(3) > -1\nreturn x * 2 if keep.all() else x * keep[:, None]",
+        "keep = torch.rand(3) > -1\nreturn x * 2", "call 1, output differs",
+        "`keep` in `forward` is 1 in every second row",
+    ),
+    "what no argument changes, chosen in the graph": Case(
+        "keep = torch.rand(3) > -1\nif keep.all():\n    x = x * 2\nreturn x",
+        "keep = torch.rand(3) > -1\nx = torch.where(keep.all(), x * 2, x)\nreturn x",
+    ),
+    "what no argument changes, where the program refuses another": Case(
+        "keep = torch.rand(3) > -1\nreturn x * 2 if keep.all() else x.view(7)",
+        "keep = torch.rand(3) > -1\nreturn x * 2",
+    ),
+    "what an argument decides isn't set": Case(
+        "n = (x * 0).sum()\nif n > 1:\n    x = x + 1\nreturn x + n", "n = (x * 0).sum()\nreturn x + n",
+    ),
     "what a module keeps": Case(
         "self.total += x.clamp(min=0).sum()\nreturn x", "self.total += x.sum()\nreturn x",
         "total after the calls differs", "x is negated",

@@ -80,6 +80,7 @@ from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import smalls_under
 from graphdoctor.fixes.source.expressions import (
     as_tensor,
+    is_boolean,
     is_literal_number,
     negated,
     refuse_effects,
@@ -148,7 +149,7 @@ def drop(place: Place) -> Edit:
     if _is_debug_switch(place):
         return place.edit("Drop the switch that is off by default", (place.statement, []))
     choice, before = _asked(place)
-    if any(isinstance(other, Else) for other in _orelses(choice)):
+    if any(isinstance(other, Else) for other in orelses(choice)):
         return _general_branch(place, choice)
     decline_if(choice.orelse is not None, _BRANCHES)
     lines = lines_of(choice.body)
@@ -184,7 +185,8 @@ def _asked(place: Place) -> tuple[If, Sequence[BaseStatement]]:
     return choice, [line] if is_only else []
 
 
-def _orelses(choice: If) -> Iterator[If | Else]:
+def orelses(choice: If) -> Iterator[If | Else]:
+    """Yield the other branches."""
     other = choice.orelse
     while other is not None:
         yield other
@@ -263,15 +265,11 @@ def _without_none(place: Place, choice: If, line: BaseStatement) -> Edit:
 
 
 def _general_branch(place: Place, choice: If) -> Edit:
-    source, others = place.source, list(_orelses(choice))
+    source, others = place.source, list(orelses(choice))
     shortcuts, general = [choice, *others[:-1]], need(others[-1], Else)
     names = name_set(general.body)
     for shortcut in shortcuts:
-        test, word = need(shortcut, If).test, "all"
-        if isinstance(test, UnaryOperation) and isinstance(test.operator, Not):
-            test, word = test.expression, "any"
-        mask = _asked_whole(source, test, word)
-        masks = name_set(mask) if mask is not None else set[str]()
+        masks = asked_whole(source, need(shortcut, If).test)
         unclear = "the conditions don't ask about a whole mask that the `else` uses"
         decline_if(not masks or not masks <= names, unclear, "elsewhere")
         is_beside = isinstance(shortcut.body, SimpleStatementSuite)
@@ -280,12 +278,7 @@ def _general_branch(place: Place, choice: If) -> Edit:
     reached = tuple(source.start(lines_of(shortcut.body)[0])[0] for shortcut in shortcuts)
     if is_elif(source, choice):
         return place.edit(title, (choice, general.deep_clone()), reached=reached)
-    first, *rest = [line.deep_clone() for line in lines_of(general.body)]
-    header = general.body.header.comment if isinstance(general.body, IndentedBlock) else None
-    beside = [EmptyLine(comment=header)] if header else []
-    leading = [*choice.leading_lines, *general.leading_lines, *beside]
-    lines = [after_lines(first, leading), *rest]
-    refuse_lost_comments([general], lines)
+    lines = in_general(choice, general, lines_of(general.body))
     return place.edit(title, (choice, lines), reached=reached)
 
 
@@ -302,6 +295,26 @@ def _is_not_all(source: SourceFile, test: BaseExpression) -> BaseExpression | No
         case UnaryOperation(operator=Not(), expression=inner):
             return _asked_whole(source, inner, "all")
     return None
+
+
+def in_general(choice: If, general: Else, lines: _Lines) -> list[BaseStatement]:
+    """Write lines for those of an ``else`` in the place of the whole ``if``."""
+    first, *rest = [line.deep_clone() for line in lines]
+    header = general.body.header.comment if isinstance(general.body, IndentedBlock) else None
+    beside = [EmptyLine(comment=header)] if header else []
+    leading = [*choice.leading_lines, *general.leading_lines, *beside]
+    changed = [after_lines(first, leading), *rest]
+    refuse_lost_comments([general], changed)
+    return changed
+
+
+def asked_whole(source: SourceFile, test: BaseExpression) -> set[str]:
+    """Return the names in ``mask.all()`` and ``not mask.any()``; none for another condition."""
+    word = "all"
+    if isinstance(test, UnaryOperation) and isinstance(test.operator, Not):
+        test, word = test.expression, "any"
+    mask = _asked_whole(source, test, word)
+    return set() if mask is None else name_set(mask)
 
 
 # A branch that changes nothing where it isn't taken.
@@ -636,16 +649,23 @@ def check_in_graph(place: Place) -> Edit:
     An ``AssertionError`` needs no ``try``; a ``RuntimeError`` is what ``torch._assert_async``
     raises in both modes. Unsafe: compiled, it raises ``RuntimeError``, and on a GPU so late that
     the device can't be used any more. ``torch._check`` doesn't help because it needs a Python bool
-    (``torch/__init__.py``, 2.13).
+    (``torch/__init__.py``, 2.13). ``check(good, "why")``, which raises in another function, is
+    called where the ``assert`` fails.
     """
-    source, tested = place.source, place.tested
+    source = place.source
+    title = "Check the value in the graph, and keep the exception of eager mode"
+    match place.statement:
+        case SimpleStatementLine(
+            body=[Expr(value=Call(args=[Arg(value=good), *rest]) as call)]
+        ) if is_boolean(good, source) and not source.dotted_name(call).startswith("torch."):
+            return place.edit(title, _called_to_raise(place, good, rest), drops_output=True)
+    tested = place.tested
     steps = pairwise(source.path_to(place.scope, tested))
     is_caught = any(
         isinstance(outer, Try | TryStar) and outer.handlers and outer.body is inner
         for inner, outer in steps
     )
     decline_if(is_caught, "the exception may be caught by the `try` around it")
-    title = "Check the value in the graph, and keep the exception of eager mode"
     if isinstance(tested, Assert):
         line = need(source.parent(tested), SimpleStatementLine, "the assertion is in one line")
         checked = [_assertion(source, tested, line)]
@@ -704,6 +724,17 @@ def _assertion(source: SourceFile, tested: Assert, line: SimpleStatementLine) ->
     check = Assert(test, _quoted(f"not ({_flat(source, tested.test)})"))
     raising = line.with_changes(body=[Raise(error, From(Name("None")))], leading_lines=())
     new_lines = in_place_of(line, [_tried(check, IndentedBlock([raising]))])
+    refuse_lost_comments([line], new_lines)
+    return line, new_lines
+
+
+def _called_to_raise(place: Place, good: BaseExpression, rest: Sequence[Arg]) -> Change:
+    source, line = place.source, need(place.statement, SimpleStatementLine)
+    texts = filter(None, (_literal(argument.value) for argument in rest))
+    text = next(texts, None) or _quoted(f"not ({_flat(source, good)})")
+    check = Assert(without_parentheses(as_tensor(good, source)), text)
+    calling = line.with_changes(leading_lines=())
+    new_lines = in_place_of(line, [_tried(check, IndentedBlock([calling]))])
     refuse_lost_comments([line], new_lines)
     return line, new_lines
 

@@ -12,6 +12,7 @@ from libcst import (
     BaseParenthesizableWhitespace,
     Call,
     Comma,
+    Integer,
     Name,
     ParenthesizedWhitespace,
     SimpleStatementLine,
@@ -145,6 +146,21 @@ def repeat_to_known_size(place: Place) -> Edit:
     size = parse_expression(equal.names[0])
     title = f"Pass `output_size={equal.names[0]}` to `repeat_interleave`{equal.words}"
     return place.edit(title, (call, with_argument(call, "output_size", size)))
+
+
+@recipe("GD100")
+def device_of_new_tensor(place: Place) -> Edit:
+    """``torch.get_default_device()`` becomes ``torch.empty(0).device``, which torch can trace.
+
+    Safe: that's where torch makes a tensor.
+    """
+    call = place.pointed_call(
+        lambda call: place.source.dotted_name(call) == "torch.get_default_device",
+        "a call to `torch.get_default_device`",
+    )
+    title = "Read the device of a new tensor in place of asking for the default"
+    made = torch_call("empty", [Integer("0")])
+    return place.edit(title, (call, Attribute(made, Name("device"))), is_safe=True)
 
 
 @recipe("GD103")

@@ -522,6 +522,7 @@ class _Selection:
         return all(isinstance(line, SimpleStatementLine) for line in lines)
 
     def edit(self) -> Edit:
+        hoisted = [] if self._is_flat else self._hoisted()
         if not self._is_flat or any(_leaves(body) for body, _ in self._bodies):
             return self._nested()
         source = self._source
@@ -556,7 +557,28 @@ class _Selection:
         chosen_steps = [row.first for row in rows if row.owner is None]
         is_plain = all(step.is_name for step in chosen_steps)
         is_safe = is_plain and _is_safe(self._names, self._tests, kept)
-        return self._put(_inlined(lines), chosen_steps, numpy or "torch", is_safe=is_safe)
+        lines = [*hoisted, *_inlined(lines)]
+        is_safe = is_safe and not hoisted
+        return self._put(lines, chosen_steps, numpy or "torch", is_safe=is_safe)
+
+    def _hoisted(self) -> list[BaseStatement]:
+        """Take out of the first branch what Python decides at its beginning, if only it needs the
+        names that are set there: computed in any case, they can be chosen from in one line.
+        """
+        body, above = self._bodies[0]
+        lines = list(_lines(body))
+        count = max((at + 1 for at, line in enumerate(lines) if isinstance(line, If)), default=0)
+        tests = [line.test for line in lines[:count] if isinstance(line, If)]
+        is_decided = all(is_of_python(test, self._source) for test in tests)
+        names = set_names(*lines[:count])
+        if not is_decided or not all(self._names.is_only_in(name, lines) for name in names):
+            return []
+        nested, condition = _Nested(self._source, self._names, [self._statement]), "condition"
+        hoisted = nested.lines(lines[:count], [Name(condition)])
+        if nested.steps or condition in name_set(*hoisted):
+            return []
+        self._bodies[0] = lines[count:], above
+        return hoisted
 
     def _refuse_first_run(self, steps: Sequence[_Step]) -> None:
         """Decline to compute again what a branch computes once, unless it is one number or made of

@@ -80,6 +80,7 @@ from graphdoctor.fixes.source.nodes import (
     called,
     enclosed,
     is_in_place,
+    method_call,
     torch_call,
     where,
     with_parentheses_of,
@@ -121,6 +122,10 @@ def as_tensor(test: BaseExpression, source: SourceFile) -> BaseExpression:
             return with_parentheses_of(test, negated(test.expression, source))
         case Call(func=Name(value="bool"), args=[Arg(keyword=None, star="", value=value)]):
             return as_tensor(value, source)
+        case Call(func=Name(value="any" | "all" as name), args=[Arg(star="", value=value)]) if (
+            source.dotted_name(test) == f"builtins.{name}" and is_boolean(value, source)
+        ):
+            return method_call(as_tensor(value, source), name)
     for node in walk(test):
         _refuse(node)
     if not isinstance(test, Comparison) or len(test.comparisons) == 1:

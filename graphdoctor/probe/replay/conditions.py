@@ -86,7 +86,7 @@ class Conditions:
 
     seen: set[Outcome] = field(default_factory=set)
     near: dict[Outcome, float] = field(default_factory=dict)
-    """How far the calls since this was cleared were from each outcome."""
+    """How far the last calls were from each outcome."""
     constants: dict[Outcome, tuple[float, ...]] = field(default_factory=dict)
     """The numbers that a condition names."""
     _sites: dict[str, dict[int, list[_Site]]] = field(default_factory=dict)
@@ -110,8 +110,11 @@ class Conditions:
                 key = (file, frame.f_lineno, site.column, outcome)
                 self.constants[key] = site.constants
                 self.near[key] = min(distance, self.near.get(key, distance))
-                if distance == 0:
-                    self.seen.add(key)
+
+    def settle(self, *, is_accepted: bool) -> None:
+        """After calls: keep what conditions were in them, unless the program refused one."""
+        if is_accepted:
+            self.seen.update(outcome for outcome, distance in self.near.items() if distance == 0)
 
     def missing(self) -> list[Outcome]:
         """List what conditions that were reached never were."""

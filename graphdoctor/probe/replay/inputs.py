@@ -154,6 +154,12 @@ def batch_of(call: Call, function: Any) -> int:
     return next((leaf.value.shape[0] for leaf in leaves if leaf.value.ndim), 0)
 
 
+def forms_of(call: Call, function: Any) -> list[tuple[torch.Size, torch.dtype]]:
+    """List shapes and dtypes of a call's tensors."""
+    tensors = [leaf.value for leaf in leaves_of(call, function) if is_plain(leaf.value)]
+    return [(tensor.shape, tensor.dtype) for tensor in tensors]
+
+
 def resized_call(call: Call, function: Any, size: int) -> Variant:
     """Return the variant of a call with another batch."""
     tensors = [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]

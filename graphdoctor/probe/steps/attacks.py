@@ -39,6 +39,7 @@ from ...wording import shortened
 from ..record.errors import TargetError, text_of, type_name
 from ..record.files import is_user_file
 from ..record.streams import kept_texts
+from ..replay.assigned import PATTERNS, Assigned, Place
 from ..replay.comparing import compared
 from ..replay.conditions import Conditions, Outcome, searched
 from ..replay.equal_sizes import EqualSizes
@@ -48,13 +49,15 @@ from ..replay.inputs import (
     batch_of,
     change_tensor,
     changed_call,
+    forms_of,
     resized_call,
     searchable,
     state_attacks,
 )
 from ..replay.results import Results, plain_of, tensors_of
 from ..replay.returned import Returns
-from ..target.snapshot import FreshCopies, State
+from ..replay.rows_alike import RowsAlike, same_rows
+from ..target.snapshot import FreshCopies, State, is_same
 from ..target.targets import Call
 from ..wire import ATTACKS_FILE
 from .workload import Workload
@@ -77,7 +80,11 @@ _MAX_SEARCHED = 3
 """For so many outcomes of conditions inputs are searched, each by changing one of so many
 arguments, parameters and buffers."""
 
+_MAX_PLACES = 24
+"""So many assignments are set."""
+
 _Arc = tuple[CodeType, int, int]
+_Looker = Assigned | EqualSizes | Conditions
 _Arcs = Counter[_Arc]
 """How often the program's own code went from one instruction to another."""
 
@@ -91,6 +98,7 @@ class _Attack:
         variant: The number of the changed call among ``attacks_of``.
         state: By name of a parameter or buffer, code that changes it before the first call.
         arguments: By expression of an argument, code that changes it in the changed call.
+        forced: Where what the program assigns is set, and to what.
         is_used: One of the program's own calls comes first.
         next_size: The batch of the call after it; None for the program's own, 0 for no such call.
         count: How many calls the program accepts; None for all.
@@ -101,6 +109,7 @@ class _Attack:
     variant: int = 0
     state: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict)
+    forced: tuple[Place, str] | None = None
     is_used: bool = False
     next_size: int | None = 0
     count: int | None = None
@@ -136,6 +145,7 @@ class Attacking:
         self._workload = workload
         self._folder = Path(plan["folder"])
         self._is_reference, self._is_edited = bool(plan["is_reference"]), bool(plan["is_edited"])
+        self._redraws = bool(plan["redraws"])
         self._calls: list[Call] = []
         self._state = State(None)
         self._variants: list[Variant] = []
@@ -144,6 +154,7 @@ class Attacking:
         self._raised: set[tuple[str, int]] = set()
         """The program's own lines that raised on purpose."""
         self._equal, self._returns, self._conditions = EqualSizes(), Returns(), Conditions()
+        self._assigned = Assigned()
 
     def kept(self, calls: Iterator[Call]) -> Iterator[Call]:
         """Keep the first calls before they are made, and the state that they begin with."""
@@ -201,6 +212,49 @@ class Attacking:
         for number, text in drawn[: _HEAVY_DRAWN if is_heavy else None]:
             size, is_used = self._next_size(number), number % 2 == 1
             yield _Attack(text, number, is_used=is_used, next_size=size)
+        yield from self._forced()
+
+    def _forced(self) -> Iterator[_Attack]:
+        """Yield attacks that set what no argument changes, if a condition then is what it never
+        was.
+        """
+        for place in self._undecided():
+            missing = self._conditions.missing()
+            numbers = {
+                n + d for o in missing for n in self._conditions.constants[o] for d in (1, -1)
+            }
+            accepted: list[_Attack] = []
+            is_new = False
+            for pattern in (*PATTERNS, *map(repr, sorted(numbers - {0, 1})[:_MAX_OUTCOMES])):
+                attack = _Attack(place.words(pattern), forced=(place, pattern))
+                if self._results(attack, is_eager=True, draw=0, arcs=Counter()).is_refused:
+                    continue
+                is_other = any(self._conditions.near.get(outcome) == 0 for outcome in missing)
+                is_new |= is_other
+                accepted += [attack] if is_other or pattern in PATTERNS else []
+            yield from accepted if is_new else ()
+
+    def _undecided(self) -> list[Place]:
+        """List assignments that give the same whatever the values of arguments are."""
+        if not self._conditions.missing():
+            return []
+        with self._assigned.noting() as own:
+            self._results(_Attack(""), is_eager=True, draw=0, arcs=Counter())
+        same = list(own)
+        function, is_varied = self._workload.function, False
+        forms = forms_of(self._calls[0], function)
+        for number, variant in enumerate(self._variants):
+            with variant.make(FreshCopies().call(self._calls[0])) as call:
+                is_other = not variant.edits or forms_of(call, function) != forms
+            if is_other:
+                continue
+            with self._assigned.noting() as others:
+                attack = _Attack("", number)
+                results = self._results(attack, is_eager=True, draw=0, arcs=Counter())
+            if not results.is_refused:
+                is_varied = True
+                same = [place for place in same if _is_alike(own[place], others.get(place, []))]
+        return same[:_MAX_PLACES] if is_varied or not forms else []
 
     def _searched(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[_Attack]:
         """Yield attacks for which a condition is what it never was so far."""
@@ -222,7 +276,6 @@ class Attacking:
         self, attack: Callable[[str], _Attack], outcome: Outcome, code: str
     ) -> float | None:
         """Measure how far a call with a change is from an outcome; None if it doesn't get there."""
-        self._conditions.near.clear()
         results = self._results(attack(code), is_eager=True, draw=0, arcs=Counter())
         return None if results.is_refused else self._conditions.near.get(outcome)
 
@@ -246,6 +299,7 @@ class Attacking:
         refused = 0
         taken: Counter[_Arc] = Counter()
         shown, own_arcs = set[_Arc](), frozenset[_Arc]()
+        forced: dict[int, list[tuple[str, int]]] = {}
         torch_kinds: set[ResultKind] = set()
         # Each trial makes the program's own calls anyway; these show what they reach.
         for at in range(len(self._calls)):
@@ -269,9 +323,15 @@ class Attacking:
                 continue
             # Compiling takes long, so what goes no way of its own is only tried in eager mode.
             is_plain = not variant.is_search and not attack.state and not attack.arguments
-            attack.is_compiled = is_plain or any(taken[arc] < _OFTEN for arc in arcs)
+            is_rare = is_plain or any(taken[arc] < _OFTEN for arc in arcs)
+            attack.is_compiled = is_rare and attack.forced is None
             taken.update(arcs.keys())
-            shown |= set() if variant.is_empty else arcs.keys()
+            if attack.forced is not None:
+                forced[number] = sorted(_lines(arcs) - _lines(shown))
+                alike = self._results(attack, is_eager=True, draw=number, is_alike=True)
+                alike.save(self._folder / f"{number}-alike.pt")
+            elif not variant.is_empty:
+                shown |= arcs.keys()
             eager.save(self._folder / f"{number}-eager.pt")
             if attack.is_compiled:
                 compiled = self._results(attack, is_eager=False, draw=number)
@@ -283,6 +343,7 @@ class Attacking:
             "unstable": sorted(unstable),
             "reached": sorted(_lines(shown)),
             "skipped": sorted(_lines_left_twice(shown)),
+            "forced": forced,
             "raised": sorted(self._raised),
             "equal": self._equal.as_json(),
             "returns": self._returns.relied_on(),
@@ -319,12 +380,16 @@ class Attacking:
         dropped: dict[ResultKind, Difference] = {}
         exceptions: list[AttackFailure] = []
         failure: AttackFailure | None = None
+        redrawn: AttackFailure | None = None
         count, unstable = 0, set(plan["unstable"])
+        reached: set[tuple[str, int]] = set()
         if self._is_edited and (failure := self._other_kind(plan["returns"])) is not None:
             return Attacked(count=1, is_edited=True, failure=failure)
         for row in plan["attacks"]:
             number = row.pop("number")
             attack = _Attack(**row)
+            if attack.forced is not None:
+                attack.forced = Place(*attack.forced[0]), attack.forced[1]
             modes = [True] * self._is_edited + [False] * attack.is_compiled
             # An edit may keep something else in place of what is changed.
             if not modes or not attack.state.keys() <= self._tensors.keys():
@@ -336,6 +401,11 @@ class Attacking:
             of_torch = _differences(compiled, eager).keys()
             for is_eager in modes:
                 mine = self._results(attack, is_eager=is_eager, draw=number)
+                if attack.forced is not None:
+                    # Without that assignment, the edited program can't be compared.
+                    if attack.forced[0] not in self._assigned.forced:
+                        continue
+                    reached.update((file, line) for file, line in plan["forced"][str(number)])
                 beside = of_torch if is_eager else _differences(mine, compiled).keys()
                 for kind, difference in _differences(mine, eager).items():
                     if kind in unstable:
@@ -346,6 +416,7 @@ class Attacking:
                         dropped.setdefault(kind, difference)
                     else:
                         both = (eager.raised, mine.raised) if eager.raised and mine.raised else None
+                        is_redrawn = attack.forced is not None and self._is_redrawn(attack, number)
                         failure = AttackFailure(
                             text=attack.words,
                             code=self._code(attack, number, is_random=mine.draws_random),
@@ -353,6 +424,9 @@ class Attacking:
                             difference=difference,
                             raised=both,
                         )
+                        if is_redrawn:
+                            redrawn = redrawn or failure
+                            break
                         # Compiled code raises as it can, which is said; eager mode as before.
                         if both is None or is_eager:
                             edited = self._is_edited
@@ -363,8 +437,21 @@ class Attacking:
             is_edited=self._is_edited,
             dropped=tuple(dropped.values()),
             exceptions=tuple(exceptions[:1]),
+            reached=tuple(sorted(reached)),
+            redrawn=redrawn,
             torch_kinds=tuple(sorted(torch_kinds)),
         )
+
+    def _is_redrawn(self, attack: _Attack, number: int) -> bool:
+        """Check whether an attack is the same but for how many random numbers are drawn, which the
+        edit is known to change.
+        """
+        if not self._redraws:
+            return False
+        other = Results.load(self._folder / f"{number}-alike.pt")
+        mine = self._results(attack, is_eager=True, draw=number, is_alike=True)
+        same_rows(mine, other)
+        return not _differences(mine, other)
 
     def _other_kind(self, relied_on: Mapping[str, list[str]]) -> AttackFailure | None:
         """Find a function that returns another kind of value to whoever relies on it."""
@@ -393,9 +480,18 @@ class Attacking:
     # Both.
 
     def _results(
-        self, attack: _Attack, *, is_eager: bool, draw: int, arcs: _Arcs | None = None
+        self,
+        attack: _Attack,
+        *,
+        is_eager: bool,
+        draw: int,
+        arcs: _Arcs | None = None,
+        is_alike: bool = False,
     ) -> Results:
-        """Make the calls of an attack; an exception is a result, too."""
+        """Make the calls of an attack; an exception is a result, too.
+
+        ``is_alike``: random numbers are the same in every row.
+        """
         calls = [(self._calls[0], Variant(""))] * attack.is_used
         function = self._workload.function
         changed = self._variants[attack.variant]
@@ -407,7 +503,10 @@ class Attacking:
             variant = Variant("") if size is None else resized_call(following, function, size)
             calls.append((following, variant))
         calls = calls[: attack.count]
-        return self._make(calls, draw=draw, is_eager=is_eager, arcs=arcs, state=attack.state)
+        place, pattern = attack.forced or (None, "")
+        forcing = self._assigned.forcing([] if place is None else [place], pattern)
+        with forcing, RowsAlike() if is_alike else nullcontext():
+            return self._make(calls, draw=draw, is_eager=is_eager, arcs=arcs, state=attack.state)
 
     def _make(
         self,
@@ -428,15 +527,18 @@ class Attacking:
         assert trial is not None
         raised: BaseException | None = None
         plain = plain_of(workload.function)
+        lookers: list[_Looker] = [self._assigned] if self._assigned.is_needed else []
+        lookers += [] if arcs is None else [self._equal, self._conditions]
+        self._conditions.near.clear()
         # What is warned once a place is warned again after this.
         with trial.apart() as results, kept_texts() as texts, warnings.catch_warnings():
             try:
                 for step, (base, variant) in enumerate(calls):
                     with (
                         variant.make(FreshCopies().call(base)) as changed,
-                        nullcontext()
-                        if arcs is None
-                        else _traced(arcs, self._equal, self._conditions),
+                        _traced(Counter() if arcs is None else arcs, *lookers)
+                        if lookers
+                        else nullcontext(),
                     ):
                         workload.call(changed, is_eager=is_eager, draw=draw + step)
                     workload.keep_results()
@@ -450,10 +552,11 @@ class Attacking:
             self._raised |= {place} if place is not None else set()
             results.raised = f"{type(raised).__name__}: {text_of(raised)}"
             results.is_refused = place is None
-            self._equal.settle(is_accepted=place is not None)
+            self._equal.settle(is_accepted=not results.is_refused)
         else:
             results.add_state(trial.modules)
             results.add_plain(plain, plain_of(workload.function))
+        self._conditions.settle(is_accepted=not results.is_refused)
         results.add_written(texts())
         return results
 
@@ -502,6 +605,10 @@ def _lines_left_twice(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
     return {(code.co_filename, line) for (code, line), then in after.items() if len(then) > 1}
 
 
+def _is_alike(values: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return len(values) == len(others) and all(map(is_same, values, others))
+
+
 def _lines(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
     """Return the lines that were run, with their files."""
     instructions: defaultdict[CodeType, set[int]] = defaultdict(set)
@@ -516,7 +623,7 @@ def _lines(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
 
 
 @contextmanager
-def _traced(arcs: _Arcs, *lookers: EqualSizes | Conditions) -> Iterator[None]:
+def _traced(arcs: _Arcs, *lookers: _Looker) -> Iterator[None]:
     """Note the steps that the program's own code takes meanwhile, and have its lines looked at."""
     before = sys.gettrace()
 
@@ -541,7 +648,7 @@ def _traced(arcs: _Arcs, *lookers: EqualSizes | Conditions) -> Iterator[None]:
         return local
 
     last: dict[FrameType, int] = {}
-    looking: dict[CodeType, list[EqualSizes | Conditions]] = {}
+    looking: dict[CodeType, list[_Looker]] = {}
     sys.settrace(enter)
     try:
         yield

@@ -1,0 +1,50 @@
+"""Random numbers that are the same in every row, so that a program that draws for more rows than
+another can be compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .results import Results
+
+_SEED = 20_251
+
+
+class RowsAlike(TorchDispatchMode):
+    """Draws one row for all rows, always the same one."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """See torch."""
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs or {})
+        with torch.random.fork_rng():
+            torch.manual_seed(_SEED)
+            drawn = func(*args, **kwargs or {})
+        if isinstance(drawn, Tensor) and drawn.ndim and len(drawn):
+            drawn.copy_(drawn[:1].clone().expand_as(drawn))
+        return drawn
+
+
+def same_rows(mine: Results, other: Results) -> None:
+    """Cut what is kept of both to one row where each has the same in all, if it has rows at all."""
+    state, reference = mine.values["state"], other.values["state"]
+    for name in state.keys() & reference.keys():
+        pair = state[name], reference[name]
+        if not all(isinstance(value, Tensor) and value.ndim for value in pair):
+            continue
+        if pair[0].shape[1:] == pair[1].shape[1:] and all((v[:1] == v).all() for v in pair):
+            state[name] = reference[name] = pair[0][:1]
+            if all(map(len, pair)):
+                reference[name] = pair[1][:1]
