@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from graphdoctor.facts.fixes import ColdCompile, Verdict, because
 from graphdoctor.facts.recording import Recording
-from graphdoctor.fixes.trials import Trial, Trials, UserBackend, holds
+from graphdoctor.fixes.trials import Trial, Trials, holds
+from graphdoctor.fixes.user_backend import UserBackend
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.trials.judge import failure_of
 from graphdoctor.trials.program import Program

@@ -27,7 +27,6 @@ from graphdoctor.facts.fixes import (
     Grade,
     PairedTime,
     Reason,
-    Treatment,
     TriedPatch,
     UntriedCause,
     Verdict,
@@ -38,8 +37,6 @@ from graphdoctor.facts.progress import DecidedTrial
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.bisection import first_failing
-from graphdoctor.fixes.compile_call import with_fullgraph
-from graphdoctor.fixes.entry_file import with_settings
 from graphdoctor.fixes.log import TrialLog
 from graphdoctor.fixes.options import Sources, options_for, treated_findings
 from graphdoctor.fixes.patch import (
@@ -51,32 +48,22 @@ from graphdoctor.fixes.patch import (
     SearchOptions,
     SearchResult,
     compatible,
-    diff_text,
     with_fixes,
 )
 from graphdoctor.fixes.regional import judge_regional
+from graphdoctor.fixes.results import OwnFiles, result_of
 from graphdoctor.fixes.run_changes import fullgraph_fix, regional_options
-from graphdoctor.fixes.trials import (
-    INDUCTOR,
-    Check,
-    State,
-    Trial,
-    Trials,
-    UserBackend,
-    added,
-    holds,
-)
+from graphdoctor.fixes.trials import INDUCTOR, State, Trial, Trials, added, holds
+from graphdoctor.fixes.user_backend import Check, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
-    REPEATED_BLOCKS,
     SKIPPED_FRAME,
     Judgment,
     Reasons,
     breaks_more,
     made_worse,
 )
-from graphdoctor.fixes.whole import WholeRuns, count_sites
-from graphdoctor.fixes.wrapping import wrapped
+from graphdoctor.fixes.whole import WholeRuns
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup
@@ -152,6 +139,7 @@ class _Search:
     def __init__(self, trials: Trials, options: SearchOptions, recording: Recording) -> None:
         self._trials, self._options = trials, options
         self._recording = recording
+        self._files = OwnFiles(trials, recording)
         self._log, self._backend = TrialLog(trials), UserBackend(trials)
         self._whole_runs = WholeRuns(trials)
         self._untouched = self._best = State(Program(), trials.observe(recording))
@@ -181,7 +169,7 @@ class _Search:
         if not opened and self._repeated is None:
             return self._treated()
         if check is not None:
-            check(self._writable([fix for options in opened for fix in options.fixes]))
+            check(self._files.writable([fix for options in opened for fix in options.fixes]))
         self._is_interruptible = True
         if (budget_s := self._options.budget_s) is not None:
             # What comes last runs the program again, under the user's backend and by the clock.
@@ -452,7 +440,7 @@ class _Search:
         default.
         """
         best = self._best
-        fix = fullgraph_fix(self._fullgraph_edit(best.program))
+        fix = fullgraph_fix(self._files.with_fullgraph(best.program))
         offered = [
             replace(options, fixes=(replace(fix, targets=(options.finding.fingerprint,)),))
             for options in self._offered(best)
@@ -470,17 +458,6 @@ class _Search:
         if all(judgment.verdict in VERIFIED for judgment in judged):
             count = len(judged)
             self._best = best.joined([fix], trial.observed, mended_count=count)
-
-    def _fullgraph_edit(self, program: Program) -> FileChange | None:
-        """Edit the call that compiles the target, if the program's own file has one."""
-        path = self._entry_file
-        if path is None:
-            return None
-        before = program.content.get(path) or self._trials.originals.setdefault(
-            path, path.read_bytes()
-        )
-        after = with_fullgraph(before, self._recording.target)
-        return None if after is None else FileChange(path, before, wrapped(before, after, path))
 
     # Objections to the best program: each takes fixes back.
 
@@ -639,6 +616,35 @@ class _Search:
         if is_each and len(best.applied) > _MAX_TIMED:
             self._trials.notes.append(because("few_timed", _MAX_TIMED))
 
+    # Results.
+
+    def _suggested(self, offered: Sequence[Options], cause: UntriedCause) -> SearchResult:
+        """Note every fix for the untouched program; the first edit for each finding goes into the
+        patch.
+        """
+        base, edits = self._untouched, list[Candidate]()
+        opened = (options for offer in offered for options in self._open([offer], base))
+        repeated = [] if self._repeated is None else [self._repeated]
+        for options in chain(opened, repeated):
+            for fix in options.fixes:
+                self._log.note_untried(options.finding, fix, base, 1, cause)
+            edits += [fix for fix in options.fixes if fix.edits][:1]
+        suggested = self._files.changes(with_fixes(base.program, edits))
+        treatment = self._treated().treatment.replace(diff=self._files.diff(suggested))
+        return SearchResult(treatment, suggested=suggested)
+
+    def _treated(self) -> SearchResult:
+        return result_of(
+            self._files,
+            self._options,
+            self._log,
+            self._backend,
+            self._untouched,
+            self._best,
+            repeated=self._repeated,
+            whole=self._fullgraph,
+        )
+
     # What isn't searched: modules that repeat, and a patch in place of fixes.
 
     def _compile_regions(self, options: Options) -> None:
@@ -681,7 +687,7 @@ class _Search:
             outcome = trial.outcome(judged) | {"is_one_graph": is_one_graph, "grade": fix.grade}
             tried = tried.replace(**outcome, lines_not_run=places)
         result = self._treated()
-        diff = self._diff(fix.edits)
+        diff = self._files.diff(fix.edits)
         treatment = result.treatment.replace(patch=tried, sites=None, diff=diff)
         return replace(result, treatment=treatment)
 
@@ -703,131 +709,6 @@ class _Search:
         if judged.if_faster and self._is_faster(*trial.programs):
             return replace(judged, verdict=judged.if_faster, reasons=())
         return judged
-
-    # Results.
-
-    def _suggested(self, offered: Sequence[Options], cause: UntriedCause) -> SearchResult:
-        """Note every fix for the untouched program; the first edit for each finding goes into the
-        patch.
-        """
-        base, edits = self._untouched, list[Candidate]()
-        opened = (options for offer in offered for options in self._open([offer], base))
-        repeated = [] if self._repeated is None else [self._repeated]
-        for options in chain(opened, repeated):
-            for fix in options.fixes:
-                self._log.note_untried(options.finding, fix, base, 1, cause)
-            edits += [fix for fix in options.fixes if fix.edits][:1]
-        suggested = self._changes(with_fixes(base.program, edits))
-        treatment = self._treated().treatment.replace(diff=self._diff(suggested))
-        return SearchResult(treatment, suggested=suggested)
-
-    def _changes(self, program: Program) -> tuple[FileChange, ...]:
-        originals = self._trials.originals
-        return tuple(
-            FileChange(path, originals[path], content) for path, content in program.content.items()
-        )
-
-    def _writable(self, fixes: Sequence[Candidate]) -> list[FileChange]:
-        """List the files that fixes would change: for settings, the one that the program starts
-        with.
-        """
-        edits = [edit for fix in fixes for edit in fix.edits]
-        entry = self._entry_file if any(fix.kind == "config" for fix in fixes) else None
-        if entry is not None:
-            content = entry.read_bytes()
-            edits.append(FileChange(entry, content, content))
-        return edits
-
-    @property
-    def _entry_file(self) -> Path | None:
-        """The file of the program's own that is imported first."""
-        environment = self._recording.environment
-        roots = () if environment is None else environment.site_roots
-        file = Path(self._recording.target.file or "")
-        is_own = file.suffix == ".py" and not any(file.is_relative_to(root) for root in roots)
-        return file if is_own and file.is_file() else None
-
-    def _with_settings(
-        self, changes: tuple[FileChange, ...], settings: Sequence[str]
-    ) -> tuple[tuple[FileChange, ...], Path | None]:
-        """Add lines of settings to the edits; returns the file that holds them, None if none
-        can.
-        """
-        path = self._entry_file if settings else None
-        if path is None:
-            return changes, None
-        edited = next((change for change in changes if change.path == path), None)
-        before = edited.before if edited else path.read_bytes()
-        lines = [line for snippet in settings for line in snippet.splitlines()]
-        after = with_settings(edited.after if edited else before, lines)
-        if after is None:
-            return changes, None
-        rest = (change for change in changes if change is not edited)
-        return (*rest, FileChange(path, before, after)), path
-
-    def _diff(self, changes: Sequence[FileChange]) -> str:
-        return "".join(diff_text(change, self._trials.root) for change in changes)
-
-    def _treated(self) -> SearchResult:
-        untouched, best, log, trials = self._untouched, self._best, self._log, self._trials
-        settings, calls = (
-            tuple(
-                dict.fromkeys(fix.snippet for fix in best.fixes if fix.kind == kind and fix.snippet)
-            )
-            for kind in ("config", "call")
-        )
-        changes, settings_file = self._with_settings(self._changes(best.program), settings)
-        log.settle(best, self._backend.name if self._backend.is_another else None)
-        is_one_graph = self._fullgraph is not None and self._fullgraph.is_one_graph
-        is_faster = faster(trials.times_of(Program(), best.program)) is not None
-        tried = log.tried(best, is_one_graph=is_one_graph, is_faster=is_faster)
-        before, after = untouched.observed.measures, best.observed.measures
-        compared, check = best.observed.compared, self._backend.checks.get(best.program)
-        if check is not None:
-            compared = check.compared
-            before, after = self._backend.untouched_measures or before, check.measures or after
-        left = treated_findings(best.observed, self._options.selection)
-        gone: list[str] = []
-        if best.applied:
-            findings = [
-                finding
-                for finding in untouched.observed.diagnosis.findings
-                if finding.code != REPEATED_BLOCKS and self._options.selection.keeps(finding)
-            ]
-            change = trials.change(untouched, best.observed, best.program)
-            gone += log.gone(change, best, findings)
-        if self._repeated is not None:
-            finding = self._repeated.finding
-            if best.program.change.regional:
-                gone.append(finding.fingerprint)
-            else:
-                left.append(finding)
-        cold = (fix.cold_compile for fix in tried if fix.is_applied and fix.cold_compile)
-        diff, still_there = self._diff(changes), tuple(log.left(best, left))
-        sites = treated_findings(untouched.observed, self._options.selection)
-        treatment = Treatment(
-            tried=tried,
-            before=before,
-            after=after if best.applied else None,
-            diff=diff,
-            settings=settings,
-            settings_file=None if settings_file is None else str(settings_file),
-            calls=calls,
-            compared=compared if best.applied else None,
-            attacked=best.observed.attacked if best.applied else None,
-            backend=self._backend.name if best.applied and compared else None,
-            times=trials.times_of(Program(), best.program),
-            cold_compile=next(cold, None),
-            whole=self._fullgraph,
-            sites=count_sites(sites, gone, tried, still_there, diff),
-            gone=tuple(gone),
-            declined=log.declined,
-            left=still_there,
-            choices=self._options.choices,
-            trial_count=trials.replays.count,
-            notes=tuple(dict.fromkeys(trials.notes)),
-        )
-        return SearchResult(treatment, changes, program=best.program)
 
 
 def _works(verdict: Verdict, fix: Candidate) -> bool:

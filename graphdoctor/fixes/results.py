@@ -1,0 +1,179 @@
+"""Makes of a search what is written and reported: edits of the program's files, and the treatment.
+
+Comes in: the untouched program, the best one and the log of trials. Goes out: the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from graphdoctor.facts.fixes import Treatment, WholeRun
+from graphdoctor.facts.recording import Recording
+from graphdoctor.fixes.compile_call import with_fullgraph
+from graphdoctor.fixes.entry_file import with_settings
+from graphdoctor.fixes.log import TrialLog
+from graphdoctor.fixes.options import treated_findings
+from graphdoctor.fixes.patch import (
+    Candidate,
+    FileChange,
+    Options,
+    SearchOptions,
+    SearchResult,
+    diff_text,
+)
+from graphdoctor.fixes.trials import State, Trials
+from graphdoctor.fixes.user_backend import UserBackend
+from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
+from graphdoctor.fixes.whole import count_sites
+from graphdoctor.fixes.wrapping import wrapped
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.timing import faster
+
+
+@dataclass(frozen=True)
+class OwnFiles:
+    """The files of the user's program, as it was recorded."""
+
+    trials: Trials
+    recording: Recording
+
+    @cached_property
+    def entry(self) -> Path | None:
+        """The file of the program's own that is imported first."""
+        environment = self.recording.environment
+        roots = () if environment is None else environment.site_roots
+        file = Path(self.recording.target.file or "")
+        is_own = file.suffix == ".py" and not any(file.is_relative_to(root) for root in roots)
+        return file if is_own and file.is_file() else None
+
+    def changes(self, program: Program) -> tuple[FileChange, ...]:
+        """List the edits that a program has."""
+        originals = self.trials.originals
+        return tuple(
+            FileChange(path, originals[path], content) for path, content in program.content.items()
+        )
+
+    def writable(self, fixes: Iterable[Candidate]) -> list[FileChange]:
+        """List the edits of fixes; for settings, and the call that compiles the target, the file
+        that the program starts with.
+        """
+        edits = [edit for fix in fixes for edit in fix.edits]
+        has_settings = any(fix.kind == "config" for fix in fixes)
+        if self.entry is not None and (has_settings or self.with_fullgraph(Program())):
+            content = self.entry.read_bytes()
+            edits.append(FileChange(self.entry, content, content))
+        return edits
+
+    def with_fullgraph(self, program: Program) -> FileChange | None:
+        """Edit the call that compiles the target, if the first file has it."""
+        if (path := self.entry) is None:
+            return None
+        before = program.content.get(path)
+        if before is None:
+            before = self.trials.originals.setdefault(path, path.read_bytes())
+        after = with_fullgraph(before, self.recording.target)
+        return None if after is None else FileChange(path, before, wrapped(before, after, path))
+
+    def with_settings(
+        self, changes: tuple[FileChange, ...], settings: Sequence[str]
+    ) -> tuple[tuple[FileChange, ...], Path | None]:
+        """Add lines of settings to the edits; returns the file that holds them, None if none
+        can.
+        """
+        path = self.entry if settings else None
+        if path is None:
+            return changes, None
+        edited = next((change for change in changes if change.path == path), None)
+        before = edited.before if edited else path.read_bytes()
+        lines = [line for snippet in settings for line in snippet.splitlines()]
+        after = with_settings(edited.after if edited else before, lines)
+        if after is None:
+            return changes, None
+        rest = (change for change in changes if change is not edited)
+        return (*rest, FileChange(path, before, after)), path
+
+    def diff(self, changes: Iterable[FileChange]) -> str:
+        """Show edits as one diff."""
+        return "".join(diff_text(change, self.trials.root) for change in changes)
+
+
+def result_of(
+    files: OwnFiles,
+    options: SearchOptions,
+    log: TrialLog,
+    backend: UserBackend,
+    untouched: State,
+    best: State,
+    *,
+    repeated: Options | None,
+    whole: WholeRun | None,
+) -> SearchResult:
+    """Say what a search came to.
+
+    Args:
+        files: The program's files.
+        options: The search's.
+        log: What was tried.
+        backend: What ran under the user's backend.
+        untouched: The program without fixes.
+        best: The program with the applied ones.
+        repeated: What was to be tried for modules that repeat.
+        whole: What torch said of the best program under ``fullgraph=True``.
+    """
+    trials, selection = files.trials, options.selection
+    settings, calls = (
+        tuple(dict.fromkeys(fix.snippet for fix in best.fixes if fix.kind == kind and fix.snippet))
+        for kind in ("config", "call")
+    )
+    changes, settings_file = files.with_settings(files.changes(best.program), settings)
+    log.settle(best, backend.name if backend.is_another else None)
+    times = trials.times_of(Program(), best.program)
+    is_one_graph = whole is not None and whole.is_one_graph
+    tried = log.tried(best, is_one_graph=is_one_graph, is_faster=faster(times) is not None)
+    before, after = untouched.observed.measures, best.observed.measures
+    compared, check = best.observed.compared, backend.checks.get(best.program)
+    if check is not None:
+        compared = check.compared
+        before, after = backend.untouched_measures or before, check.measures or after
+    left = treated_findings(best.observed, selection)
+    gone: list[str] = []
+    if best.applied:
+        findings = [
+            finding
+            for finding in untouched.observed.diagnosis.findings
+            if finding.code != REPEATED_BLOCKS and selection.keeps(finding)
+        ]
+        gone += log.gone(trials.change(untouched, best.observed, best.program), best, findings)
+    if repeated is not None and best.program.change.regional:
+        gone.append(repeated.finding.fingerprint)
+    elif repeated is not None:
+        left.append(repeated.finding)
+    cold = (fix.cold_compile for fix in tried if fix.is_applied and fix.cold_compile)
+    diff, still_there = files.diff(changes), tuple(log.left(best, left))
+    sites = treated_findings(untouched.observed, selection)
+    treatment = Treatment(
+        tried=tried,
+        before=before,
+        after=after if best.applied else None,
+        diff=diff,
+        settings=settings,
+        settings_file=None if settings_file is None else str(settings_file),
+        calls=calls,
+        compared=compared if best.applied else None,
+        attacked=best.observed.attacked if best.applied else None,
+        backend=backend.name if best.applied and compared else None,
+        times=times,
+        cold_compile=next(cold, None),
+        whole=whole,
+        sites=count_sites(sites, gone, tried, still_there, diff),
+        gone=tuple(gone),
+        declined=log.declined,
+        left=still_there,
+        choices=options.choices,
+        trial_count=trials.replays.count,
+        notes=tuple(dict.fromkeys(trials.notes)),
+    )
+    return SearchResult(treatment, changes, program=best.program)
