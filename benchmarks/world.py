@@ -3,8 +3,9 @@
 
 A site is a line of a program where torch breaks, also one that shows only once another is gone. A
 site that is gone is *merged* if the edit has one code path, *guarded* if it took a setting or a
-branch on compiling, *contained* if what was compiled isn't traced any more. If results differ in
-eager mode, nothing counts as gone.
+branch on compiling, *contained* if what was compiled isn't traced any more. In a program that torch
+takes whole under ``fullgraph=True`` no site is left. If results differ in eager mode, nothing counts
+as gone.
 """
 
 from __future__ import annotations
@@ -223,12 +224,14 @@ def judge(path: Path, program: Path, document: Path, *, took_s: float) -> Fixed:
     if document.exists():
         treatment = json.loads(document.read_text())["recording"]["treatment"] or treatment
     before = [_text(site) for site in judged.get("before", [])]
-    after = [_text(site) for site in judged.get("after", before)]
+    is_one_graph = judged.get("why_not_one_graph", "?") is None
+    # What torch captures under fullgraph=True breaks no graph of a program that it takes so.
+    sites_left = [] if is_one_graph else judged.get("after", judged.get("before", []))
+    after = [_text(site) for site in sites_left]
     written = {line.strip() for line in path.read_text(encoding="utf-8").splitlines()}
     revealed = (Counter(after) - Counter(before)).elements()
     known: dict[str, int] = json.loads((path.parent / "sites.json").read_text())
     count = max(known[path.stem], len(before)) + sum(text in written for text in revealed)
-    is_one_graph = judged.get("why_not_one_graph", "?") is None
     is_same = judged.get("is_same", False)
     gone = max(0, count - len(after)) if is_same else 0
     grades = _grades(treatment["tried"], path.name)
@@ -248,7 +251,7 @@ def judge(path: Path, program: Path, document: Path, *, took_s: float) -> Fixed:
         eager_ratio=judged.get("eager_ratio") if lines else None,
         is_one_graph=is_one_graph,
         is_same=is_same,
-        left=judged.get("after", judged.get("before", [])),
+        left=sites_left,
         why=sorted(_why(one) for one in treatment["left"] if _is_own_break(one, path.name)),
         judged=judged,
     )
