@@ -3,9 +3,9 @@
 
 A site is a line of a program where torch breaks, also one that shows only once another is gone. A
 site that is gone is *merged* if the edit has one code path, *guarded* if it took a setting or a
-branch on compiling, *contained* if what was compiled isn't traced any more. In a program that torch
-takes whole under ``fullgraph=True`` no site is left. If results differ in eager mode, nothing counts
-as gone.
+branch on compiling, *contained* if what was compiled isn't traced any more. In a program that
+torch takes whole under ``fullgraph=True`` no site is left. If results differ in eager mode, nothing
+counts as gone.
 """
 
 from __future__ import annotations
