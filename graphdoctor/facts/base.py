@@ -54,20 +54,19 @@ class Fact:
         )
 
     def __init__(self, **values: Any) -> None:  # noqa: ANN401
-        own = self.__dict__
+        fields = self.__dict__
         for name, default, factory in self._plan:
             if name in values:
-                own[name] = values[name]
+                fields[name] = values[name]
             elif default is not dataclasses.MISSING:
-                own[name] = default
+                fields[name] = default
             elif factory is not dataclasses.MISSING:
-                own[name] = factory()
+                fields[name] = factory()
             else:
                 raise TypeError(f"{type(self).__name__} needs {name}")
-        if not values.keys() <= own.keys():
-            raise TypeError(
-                f"{type(self).__name__} has no {', '.join(sorted(values.keys() - own.keys()))}"
-            )
+        if not values.keys() <= fields.keys():
+            unknown = sorted(values.keys() - fields.keys())
+            raise TypeError(f"{type(self).__name__} has no {', '.join(unknown)}")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -134,10 +133,10 @@ _Value = TypeVar("_Value")
 
 def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
     """Values by their keys, both in the order in which they come."""
-    found: dict[_Key, list[_Value]] = {}
+    groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 _Number = TypeVar("_Number", int, float)

@@ -369,39 +369,26 @@ def rebased(report: CheckReport, root: Path) -> CheckReport:
         report: What to show; its own folder is below ``root``, otherwise it stays as it is.
         root: The folder.
     """
-    own = Path(report.root) if report.root else root
-    if own == root or not own.is_relative_to(root):
+    reported_from = Path(report.root) if report.root else root
+    if reported_from == root or not reported_from.is_relative_to(root):
         return report
-    moved: CheckReport = _Rebasing(own.relative_to(root).as_posix(), root).of(report)
-    return moved.replace(root=str(root))
+    folder = reported_from.relative_to(root).as_posix()
+    # Findings share their stacks; the fact itself is kept so that its id stays its own.
+    moved_facts: dict[int, tuple[Fact, Fact]] = {}
 
-
-class _Rebasing:
-    def __init__(self, folder: str, root: Path) -> None:
-        self._folder = folder
-        self._root = root
-        # Findings share their stacks; the fact itself is kept so that its id stays its own.
-        self._facts: dict[int, tuple[Fact, Fact]] = {}
-
-    def of(self, value: Any) -> Any:  # noqa: ANN401 - as many types as fields
+    def moved(name: str, value: Any) -> Any:  # noqa: ANN401 - as many types as fields
+        if isinstance(value, tuple):
+            return tuple(moved("", item) for item in value)
         if isinstance(value, Fact):
-            if id(value) not in self._facts:
-                self._facts[id(value)] = value, self._rebased(value)
-            return self._facts[id(value)][1]
-        return tuple(map(self.of, value)) if isinstance(value, tuple) else value
+            if id(value) not in moved_facts:
+                fields = {field: moved(field, part) for field, part in vars(value).items()}
+                moved_facts[id(value)] = value, value.replace(**fields)
+            return moved_facts[id(value)][1]
+        if name == "diff" and value is not None:
+            return _DIFF_PATH.sub(rf"\g<1>{folder}/", value)
+        if name != "file" or value is None:
+            return value
+        is_elsewhere = not value or value.startswith(("<", "/", "\\")) or _DRIVE.match(value)
+        return relative(value, root) if is_elsewhere else f"{folder}/{value}"
 
-    def _rebased(self, fact: Fact) -> Fact:
-        changed: dict[str, Any] = {}
-        for name, value in vars(fact).items():
-            if name == "file" and isinstance(value, str):
-                changed[name] = self._path(value)
-            elif name == "diff" and isinstance(value, str):
-                changed[name] = _DIFF_PATH.sub(rf"\g<1>{self._folder}/", value)
-            elif isinstance(value, (Fact, tuple)):
-                changed[name] = self.of(value)
-        return fact.replace(**changed) if changed else fact
-
-    def _path(self, file: str) -> str:
-        if not file or file.startswith(("<", "/", "\\")) or _DRIVE.match(file):
-            return relative(file, self._root)
-        return f"{self._folder}/{file}"
+    return report.replace(**vars(moved("", report)) | {"root": str(root)})

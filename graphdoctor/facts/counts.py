@@ -238,15 +238,15 @@ class CallWatch(Fact):
         """
         first = self.functions[0].process if self.functions else None
         return tuple(
-            found
-            for found in self.functions
-            if found.process == first and found.not_covered != "nested"
+            function
+            for function in self.functions
+            if function.process == first and function.not_covered != "nested"
         )
 
     @property
     def calls(self) -> int | None:
         """Return how often all of them were called; None if that is unknown of one."""
-        return whole_sum(found.calls for found in self.functions)
+        return whole_sum(function.calls for function in self.functions)
 
     @property
     def eager_calls(self) -> dict[EagerReason, int] | None:
@@ -263,24 +263,23 @@ class CallWatch(Fact):
     @property
     def coverage(self) -> Coverage | None:
         """One steady call of each function, added up; None if one of them is unknown."""
-        parts = [found.coverage for found in self.own]
-        known = [part for part in parts if part is not None]
-        if not known or len(known) < len(parts):
+        parts = [function.coverage for function in self.own if function.coverage is not None]
+        if not parts or len(parts) < len(self.own):
             return None
         names = Counter[str]()
-        for part in known:
+        for part in parts:
             names.update(part.eager_op_names)
         return Coverage(
-            graph_ops=sum(part.graph_ops for part in known),
-            eager_ops=sum(part.eager_ops for part in known),
-            text_ops=sum(part.text_ops for part in known),
+            graph_ops=sum(part.graph_ops for part in parts),
+            eager_ops=sum(part.eager_ops for part in parts),
+            text_ops=sum(part.text_ops for part in parts),
             eager_op_names=dict(names.most_common(20)),
         )
 
     @property
     def steady_us(self) -> float | None:
         """One steady call of each function, added up; None if one of them is unknown."""
-        return whole_sum(found.steady_us for found in self.own) if self.own else None
+        return whole_sum(function.steady_us for function in self.own) if self.own else None
 
     @property
     def graph_runs(self) -> int | None:

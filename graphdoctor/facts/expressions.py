@@ -66,12 +66,12 @@ def _with_captured(text: str) -> str:
         return text
     pieces: list[str] = []
     at = start = 0
-    for found in _CAPTURED.finditer(text):
-        if found["space"]:
-            start = found.end()
-        elif start < found.start():
-            pieces += [text[at:start], f"(a variable that {text[start : found.start()]} captured)"]
-            at = start = found.end()
+    for match in _CAPTURED.finditer(text):
+        if match["space"]:
+            start = match.end()
+        elif start < match.start():
+            pieces += [text[at:start], f"(a variable that {text[start : match.start()]} captured)"]
+            at = start = match.end()
     return "".join([*pieces, text[at:]])
 
 

@@ -272,7 +272,7 @@ class CudaGraphs(Fact):
     @property
     def rerecordings(self) -> int:
         """CUDA graphs that took the place of another."""
-        return sum(each.rerecordings for each in self.functions or ())
+        return sum(function.rerecordings for function in self.functions or ())
 
 
 class Float32Precision(Fact):

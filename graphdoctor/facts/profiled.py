@@ -350,9 +350,9 @@ class Profiled(Fact):
         budget = math.floor((1 - share) * 10) / 10 if share >= _LEAST_CHEAP else _HALF
         return Setting(name=ACTIVATION_BUDGET, value=max(_SMALLEST_BUDGET, budget))
 
-    def code_of(self, found: MatchedRun) -> tuple[InductorGraph, InductorKernel] | None:
+    def code_of(self, matched: MatchedRun) -> tuple[InductorGraph, InductorKernel] | None:
         """The graph and the call in its code that a run is; None if unknown."""
-        if found.graph is None or found.kernel is None:
+        if matched.graph is None or matched.kernel is None:
             return None
-        graph = self.graphs[found.graph]
-        return graph, graph.kernels[found.kernel]
+        graph = self.graphs[matched.graph]
+        return graph, graph.kernels[matched.kernel]

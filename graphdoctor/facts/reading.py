@@ -47,17 +47,15 @@ def read_json(kind: type[_Fact], text: bytes | str, *, skips_unknown: bool = Fal
 
     try:
         extra: Literal["ignore", "forbid"] = "ignore" if skips_unknown else "forbid"
-        found: _Fact = _adapter(cast("Hashable", kind)).validate_json(
-            text, strict=True, extra=extra
-        )
+        adapter = _adapter(cast("Hashable", kind))
+        return cast("_Fact", adapter.validate_json(text, strict=True, extra=extra))
     except ValidationError as error:
         # Of a union, the kind that fits longest is the one that was meant.
         deepest = max(
             error.errors(include_url=False, include_context=False),
-            key=lambda each: len(each["loc"]),
+            key=lambda details: len(details["loc"]),
         )
         raise InvalidFactError(deepest["loc"], deepest["msg"]) from None
-    return found
 
 
 def json_of(fact: Fact) -> str:
@@ -87,8 +85,8 @@ def write_private(path: Path, content: str | bytes) -> None:
 
 def plain(fact: Fact) -> dict[str, Any]:
     """Return a fact as what JSON holds: dicts, lists, strings, numbers."""
-    found: dict[str, Any] = orjson.loads(orjson.dumps(fact))
-    return found
+    values: dict[str, Any] = orjson.loads(orjson.dumps(fact))
+    return values
 
 
 def described_schema(kind: type[Fact]) -> dict[str, Any]:
@@ -125,15 +123,15 @@ def _subclasses(kind: type[Fact]) -> list[type[Fact]]:
 
 def field_docstrings(kind: type[Fact]) -> dict[str, str]:
     """Return the string below each annotated field, including fields of base classes."""
-    found: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        if not issubclass(each, Fact):
+    docstrings: dict[str, str] = {}
+    for fact in reversed(kind.__mro__):
+        if not issubclass(fact, Fact):
             continue
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(fact))).body
         for field, text in pairwise(getattr(definition, "body", ())):
             match field, text:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
                     value=ast.Constant(value=str(words))
                 ):
-                    found[name] = inspect.cleandoc(words)
-    return found
+                    docstrings[name] = inspect.cleandoc(words)
+    return docstrings

@@ -220,7 +220,7 @@ class TargetInfo(Fact):
     @property
     def regions(self) -> tuple[str, ...]:
         """Return what was compiled by itself, such as ``12 Block``; empty where the whole was."""
-        return tuple(found.text for found in self.blocks or ()) if self.is_regional else ()
+        return tuple(blocks.text for blocks in self.blocks or ()) if self.is_regional else ()
 
     def argument(self, source: str | None) -> str | None:
         """See ``argument_source``."""
@@ -835,9 +835,9 @@ class Recording(Fact):
         """Return the frame of each compile whose frame is known."""
         frames = {frame.frame_id: frame for frame in self.frames}
         return {
-            each.compile_id: frames[each.frame_id]
-            for each in self.compiles
-            if each.frame_id in frames
+            compile_.compile_id: frames[compile_.frame_id]
+            for compile_ in self.compiles
+            if compile_.frame_id in frames
         }
 
     @property

@@ -207,9 +207,7 @@ class RunSpec(CallSpec):
     @classmethod
     def of(cls, calls: CallSpec, *, target: str) -> RunSpec:
         """The run that makes these calls of a target."""
-        return cls(
-            target=target, **{known.name: getattr(calls, known.name) for known in fields(CallSpec)}
-        )
+        return cls(target=target, **values_of(calls, *(field.name for field in fields(CallSpec))))
 
 
 def options_of(spec: type[CallSpec]) -> dict[str, RunOption]:
@@ -217,5 +215,5 @@ def options_of(spec: type[CallSpec]) -> dict[str, RunOption]:
     them.
     """
     return {
-        found.name: found.metadata["option"] for found in fields(spec) if "option" in found.metadata
+        field.name: field.metadata["option"] for field in fields(spec) if "option" in field.metadata
     }

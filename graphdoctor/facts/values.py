@@ -66,9 +66,10 @@ class Kind:
 
 class _ByPattern(Kind):
     def read(self, where: str, name: str, value: object) -> Any:  # noqa: ANN401 - as above
-        found: Mapping[str, object] = super().read(where, name, value)
+        table: Mapping[str, object] = super().read(where, name, value)
         return tuple(
-            (each, TEXTS.read(where, f"{name} {each!r}", texts)) for each, texts in found.items()
+            (pattern, TEXTS.read(where, f"{name} {pattern!r}", texts))
+            for pattern, texts in table.items()
         )
 
 
@@ -144,12 +145,12 @@ def kinds_of(settings: type) -> dict[str, Kind]:
     """Return what each field of a dataclass can be, by its annotation and ``RunOption``; text by
     default.
     """
-    return {found.name: _kind_of(found) for found in fields(settings)}
+    return {field.name: _kind_of(field) for field in fields(settings)}
 
 
-def _kind_of(found: Field[Any]) -> Kind:
-    kind = str(found.type).removesuffix(" | None")
-    option: RunOption = found.metadata.get("option") or RunOption(help="")
+def _kind_of(field: Field[Any]) -> Kind:
+    kind = str(field.type).removesuffix(" | None")
+    option: RunOption = field.metadata.get("option") or RunOption(help="")
     if kind == "int":
         least = option.least or 0
         return Kind(
@@ -183,13 +184,13 @@ def read_table(
     Raises:
         GraphDoctorError: A key is unknown, or a value is something else.
     """
-    found = {}
+    values = {}
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in kinds:
             raise unknown(where, "setting", key, kinds)
-        found[name] = kinds[name].read(where, name, value)
-    return found
+        values[name] = kinds[name].read(where, name, value)
+    return values
 
 
 def tables(value: object, where: str, header: str) -> list[dict[str, object]]:

@@ -107,15 +107,15 @@ def diagnose_recording(
         needs.is_page and needs.stages is None and (bool(needs.compile_ids) or _is_large(folder))
     )
     has_picture = (needs.picture or needs.stages is not None) and not is_cut
-    found = read_folder(folder, Wanted(guards=needs.guards, picture=has_picture), executor)
-    found = found.replace(eager_kernels=eager_kernels)
-    diagnosis = diagnosis_of(found, root=root, selection=selection)
+    facts = read_folder(folder, Wanted(guards=needs.guards, picture=has_picture), executor)
+    facts = facts.replace(eager_kernels=eager_kernels)
+    diagnosis = diagnosis_of(facts, root=root, selection=selection)
     if needs.stages is not None:
         from graphdoctor.rules.diagnosis.stages import graph_stages
 
-        stages = () if found.picture is None else graph_stages(found, found.picture, root)
+        stages = () if facts.picture is None else graph_stages(facts, facts.picture, root)
         diagnosis = diagnosis.replace(stages=chosen_stages(stages, needs.stages))
-    picture = found.picture
+    picture = facts.picture
     if needs.is_page:
         shown = _shown(diagnosis, needs.compile_ids)
         if is_cut:
@@ -189,7 +189,9 @@ def chosen_stages(graphs: tuple[GraphStages, ...], asked: StagesAsked) -> tuple[
     return tuple(
         graph.replace(
             stages=tuple(
-                each for each in graph.stages if not asked.stages or each.stage in asked.stages
+                report
+                for report in graph.stages
+                if not asked.stages or report.stage in asked.stages
             )
         )
         for graph in graphs

@@ -251,7 +251,10 @@ def _of_environments(sides: _Sides) -> Iterator[Mismatch]:
     environments = [diagnosis.recording.environment for diagnosis in sides.values()]
     pythons = (environment.python for environment in environments)
     yield from _differing("python", pythons, "Different Python versions")
-    machines = (", ".join(filter(None, (one.platform, one.device_name))) for one in environments)
+    machines = (
+        ", ".join(filter(None, (environment.platform, environment.device_name)))
+        for environment in environments
+    )
     yield from _differing("machine", machines, "Different machines", "Times can't be compared.")
     lacks = [
         dict.fromkeys(gap.message for gap in side.recording.gaps if gap.kind != "foreign_log")

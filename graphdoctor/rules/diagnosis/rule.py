@@ -155,7 +155,7 @@ class Rule(Page):
             subject = cause.torch_id or cause.gb_type
             words = ": ".join(filter(None, (cause.gb_type, cause.explanation)))
             facts |= values_of(cause, "torch_id", "hints")
-        ids = dict.fromkeys(each.compile_id for each in of)
+        ids = dict.fromkeys(record.compile_id for record in of)
         return Finding(
             code=self.code,
             rule=self.name,

@@ -188,9 +188,9 @@ class BreakSite:
         """The function that torch was told not to compile; if the line only defines what torch was
         given, by torch's own name for it.
         """
-        told = _FUNCTION.match(self.cause.context or "")
+        match = _FUNCTION.match(self.cause.context or "")
         is_definition = isinstance(self.statement_node, ast.FunctionDef | ast.ClassDef)
-        return told[1] if told and is_definition else self.named
+        return match[1] if match and is_definition else self.named
 
     @property
     def bare_call(self) -> ast.Call | None:

@@ -284,7 +284,7 @@ def known_in(baseline: Baseline, findings: Iterable[Finding]) -> tuple[Finding, 
             _line_of(entry.code, entry.file, entry.function, entry.text) for entry in entries
         )
     known: list[Finding] = []
-    for finding in sorted(findings, key=lambda one: one.fingerprint not in fingerprints):
+    for finding in sorted(findings, key=lambda finding: finding.fingerprint not in fingerprints):
         location = finding.location
         place = _line_of(
             finding.code, location.shown_file.replace("\\", "/"), location.function, location.text

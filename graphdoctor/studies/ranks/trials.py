@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
@@ -66,24 +67,19 @@ class Rerun:
 
 def remedies_of(job: Job) -> tuple[Remedy, ...]:
     """Return what the findings of a job suggest that can be tried, the worst finding's first."""
-    titles: dict[tuple[JobRemedyKind, Setting | None], str] = {}
-    codes: dict[tuple[JobRemedyKind, Setting | None], dict[str, None]] = {}
+    suggested: dict[tuple[JobRemedyKind, Setting | None], list[tuple[str, str]]] = {}
     for finding in job.findings:
         for fix in finding.fixes:
-            setting = fix.setting
-            keys: list[tuple[JobRemedyKind, Setting | None]] = []
+            setting, named = fix.setting, (fix.title, finding.code)
             if fix.compiles_inside_ddp:
-                keys.append(("compile_inside_ddp", None))
+                suggested.setdefault(("compile_inside_ddp", None), []).append(named)
             if setting is not None and setting.value is not None and not setting.drops_output:
-                keys.append(("setting", setting))
-            for key in keys:
-                titles.setdefault(key, fix.title)
-                codes.setdefault(key, {})[finding.code] = None
-    remedies = [
-        Remedy(kind, title, tuple(codes[kind, setting]), setting)
-        for (kind, setting), title in titles.items()
-    ]
-    return tuple(remedies[:_MAX_TRIALS])
+                suggested.setdefault(("setting", setting), []).append(named)
+    remedies = (
+        Remedy(kind, named[0][0], tuple(dict.fromkeys(code for _, code in named)), setting)
+        for (kind, setting), named in suggested.items()
+    )
+    return tuple(islice(remedies, _MAX_TRIALS))
 
 
 def try_remedies(
