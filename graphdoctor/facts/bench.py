@@ -74,7 +74,7 @@ class CallTimes(Fact):
 
     @classmethod
     def of(cls, times_us: Sequence[float], count: int | None = None) -> CallTimes | None:
-        """Times added up; None if there are none.
+        """Sum up times; None if there are none.
 
         Args:
             times_us: Of single calls, or the mean of each of several blocks of calls.

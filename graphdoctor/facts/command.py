@@ -60,7 +60,7 @@ def _options(target: TargetInfo) -> Iterator[str]:
 def block_lines(
     blocks: Sequence[RepeatedBlocks], arguments: Mapping[str, object]
 ) -> tuple[str, ...]:
-    """Lines that compile each block of a model, in place of the program's call of
+    """Write the lines that compile each block of a model, in place of the program's call of
     ``torch.compile``.
 
     Args:

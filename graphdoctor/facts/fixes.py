@@ -511,8 +511,8 @@ class Treatment(Fact):
 
 
 def distinct(fixes: Sequence[TriedFix]) -> tuple[TriedFix, ...]:
-    """Each fix once: one trial can serve several findings, and a fix that didn't help is tried
-    again with others.
+    """Return each fix once: one trial can serve several findings, and a fix that didn't help is
+    tried again with others.
     """
     last = {(fix.title, fix.fingerprint): fix for fix in fixes}
     kept = (fix for fix in fixes if fix.is_applied or fix is last[fix.title, fix.fingerprint])

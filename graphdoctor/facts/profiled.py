@@ -233,8 +233,8 @@ class Calibration(Fact):
         return self.device_name, self.torch, self.threads, self.precision
 
     def elementwise_rate(self, name: str) -> float | None:
-        """1e9 elements a second of an operation, or of the simple ones if it wasn't measured; None
-        if none were.
+        """Return the rate of an operation, in 1e9 elements a second, or of the simple ones if it
+        wasn't measured; None if none were.
         """
         return self.elementwise_g_per_s.get(
             ALIKE.get(name, name), self.elementwise_g_per_s.get(SIMPLE)
@@ -351,7 +351,7 @@ class Profiled(Fact):
         return Setting(name=ACTIVATION_BUDGET, value=max(_SMALLEST_BUDGET, budget))
 
     def code_of(self, matched: MatchedRun) -> tuple[InductorGraph, InductorKernel] | None:
-        """The graph and the call in its code that a run is; None if unknown."""
+        """Return the graph and the call in its code that a run is; None if unknown."""
         if matched.graph is None or matched.kernel is None:
             return None
         graph = self.graphs[matched.graph]

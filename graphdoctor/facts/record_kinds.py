@@ -27,7 +27,7 @@ _FAMILIES = ("_ORIGINAL_BYTECODE", "_MODIFIED_BYTECODE")
 
 
 def family_of(kind: str) -> str:
-    """The kind to count a record under: ``*_ORIGINAL_BYTECODE`` for that of any function."""
+    """Return the kind to count a record under: ``*_ORIGINAL_BYTECODE`` for that of any function."""
     return next((f"*{ending}" for ending in _FAMILIES if kind.endswith(ending)), kind)
 
 

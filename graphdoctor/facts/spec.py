@@ -75,7 +75,9 @@ class RunOption:
 
 
 def option(default: Any, text: str, **declared: Any) -> Any:  # noqa: ANN401 - a field of any type
-    """A dataclass's field that people set; ``declared`` are other fields of its ``RunOption``."""
+    """Declare a dataclass's field that people set; ``declared`` are other fields of its
+    ``RunOption``.
+    """
     declared = {"option": RunOption(help=text, **declared)}
     return (
         field(default_factory=dict, metadata=declared)
@@ -206,13 +208,13 @@ class RunSpec(CallSpec):
 
     @classmethod
     def of(cls, calls: CallSpec, *, target: str) -> RunSpec:
-        """The run that makes these calls of a target."""
+        """Return the run that makes these calls of a target."""
         return cls(target=target, **values_of(calls, *(field.name for field in fields(CallSpec))))
 
 
 def options_of(spec: type[CallSpec]) -> dict[str, RunOption]:
-    """The fields that people set, by name, in order; the target, which is no option, isn't among
-    them.
+    """Return the fields that people set, by name, in order; the target, which is no option, isn't
+    among them.
     """
     return {
         field.name: field.metadata["option"] for field in fields(spec) if "option" in field.metadata

@@ -16,7 +16,7 @@ from graphdoctor.wording import nearest
 
 
 def unknown(where: str, what: str, name: str, known: Iterable[str]) -> GraphDoctorError:
-    """The error for an unknown name, with the nearest known one.
+    """Return the error for an unknown name, with the nearest known one.
 
     Args:
         where: What the message begins with: the file and the target.
@@ -48,7 +48,7 @@ class Kind:
     number: type[int] | type[float] | None = None
 
     def read(self, where: str, name: str, value: object) -> Any:  # noqa: ANN401 - of any type
-        """A value, checked.
+        """Check a value, and convert it.
 
         Raises:
             GraphDoctorError: It is something else.
@@ -91,8 +91,8 @@ def is_plain(value: object) -> bool:
 
 
 def is_utf8(text: str) -> bool:
-    """A command line can hold bytes that aren't text: Python keeps them as halves of surrogate
-    pairs.
+    """Return whether a text can be written as UTF-8. A command line can hold bytes that aren't
+    text: Python keeps them as halves of surrogate pairs.
     """
     try:
         text.encode()
@@ -174,7 +174,7 @@ RUN = kinds_of(RunSpec)
 def read_table(
     table: Mapping[str, object], kinds: Mapping[str, Kind], where: str
 ) -> dict[str, Any]:
-    """A table's values by the names of fields; in files, names have hyphens.
+    """Read a table's values by the names of fields; in files, names have hyphens.
 
     Args:
         table: As it was read.
@@ -194,7 +194,7 @@ def read_table(
 
 
 def tables(value: object, where: str, header: str) -> list[dict[str, object]]:
-    """A list of tables.
+    """Read a list of tables.
 
     Raises:
         GraphDoctorError: It is something else.

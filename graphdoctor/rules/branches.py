@@ -236,7 +236,9 @@ class DataDependentBranch(BreakRule, code="GD102"):
 
 
 def _is_of_numpy(site: BreakSite) -> bool:
-    """Torch traces a NumPy array as a tensor, which ``torch.where`` doesn't take it for."""
+    """Return whether the condition is of a NumPy array: torch traces it as a tensor, but
+    ``torch.where`` doesn't take it.
+    """
     return "NumpyNdarrayVariable" in site.torch_context
 
 

@@ -185,8 +185,8 @@ def _written(recording: Recording) -> tuple[str, ...]:
 
 
 def _writes(view: RecordingView, source: str) -> Iterator[StackEntry]:
-    """Lines at which the program writes to an input in place, for a graph of which torch says no
-    line.
+    """Yield the lines at which the program writes to an input in place, for a graph of which torch
+    says no line.
     """
     for graph in view.recording.graphs:
         placeholders = {item.name for item in graph.inputs or () if item.source == source}

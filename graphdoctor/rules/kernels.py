@@ -116,8 +116,8 @@ def _is_mostly(operations: _Operations, some: _Operations) -> bool:
 
 
 def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperation, float]]:
-    """Operations that come from a line, each with its part of their kernel's time; together these
-    are 1.
+    """Return the operations that come from a line, each with its part of their kernel's time;
+    together these are 1.
 
     Parts are in proportion to the elements that each works on: of the largest tensor that it takes
     or makes. If that is unknown of one, all are equal.
@@ -132,7 +132,7 @@ def parts(operations: Iterable[InductorOperation]) -> list[tuple[InductorOperati
 def _by_line(
     kernels: Iterable[_Kernel], about: Callable[[_Kernel], _Operations]
 ) -> dict[StackEntry, float]:
-    """Lines with the time of their kernels, the most costly first."""
+    """Return the lines with the time of their kernels, the most costly first."""
     times: defaultdict[StackEntry, float] = defaultdict(float)
     for kernel in kernels:
         for operation, part in parts(about(kernel)):

@@ -316,8 +316,8 @@ def from_setting(chosen: Setting, title: str, source: str | None = None, **more:
 
 
 def sources_setting(name: str, sources: list[str], title: str) -> Fix:
-    """One of ``torch.compiler.config``'s lists of torch's sources, such as ``L['x']``, as a line
-    that isn't tried.
+    """Set one of ``torch.compiler.config``'s lists of torch's sources, such as ``L['x']``, as a
+    line that isn't tried.
     """
     chosen = Setting(name=f"torch.compiler.config.{name}", value=",".join(sources))
     return from_setting(chosen, title, is_safe=True).replace(snippet=chosen.line, setting=None)
@@ -354,7 +354,7 @@ def in_bfloat16(device: str | None) -> str:
 
 
 def guard_filter(name: str, unguarded: Unguarded, changes: str) -> Fix:
-    """One of ``torch.compiler``'s guard filters as a fix, marked unsafe.
+    """Return one of ``torch.compiler``'s guard filters as a fix, marked unsafe.
 
     Args:
         name: The filter, such as ``skip_guard_on_inbuilt_nn_modules_unsafe``.

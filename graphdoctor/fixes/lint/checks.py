@@ -79,7 +79,7 @@ _BRANCH: _Cause = (
 
 
 def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """``if``, ``while``, a conditional expression, and an ``assert`` with a computed message.
+    """Find ``if``, ``while``, a conditional expression, and an ``assert`` with a computed message.
 
     An ``assert`` with a constant message, or none, becomes a check in the graph.
     """
@@ -264,7 +264,7 @@ _TAKERS: dict[str, _Cause] = {
 
 
 def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """``item()``, ``tolist()``, ``float(t)``, ``math.sqrt(t)``, ``torch.equal``, ``range(t)``,
+    """Find ``item()``, ``tolist()``, ``float(t)``, ``math.sqrt(t)``, ``torch.equal``, ``range(t)``,
     ``not t``.
     """
     if isinstance(node, ast.UnaryOp):
@@ -310,7 +310,7 @@ _OPERATORS = {
 
 
 def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """``nonzero``, ``x[mask]``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor,
+    """Find ``nonzero``, ``x[mask]``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor,
     ``one_hot``.
     """
     if isinstance(node, ast.Subscript):
@@ -364,7 +364,7 @@ _MAKERS = torch_names.LOCKS | {
 
 
 def managers(node: ast.AST, site: Site) -> Iterator[Spot]:
-    """``with`` on a lock, a file, ``torch.device``, anomaly detection and a few others."""
+    """Find ``with`` on a lock, a file, ``torch.device``, anomaly detection and a few others."""
     if not isinstance(node, ast.With):
         return
     for entered in (item.context_expr for item in node.items):
@@ -383,7 +383,7 @@ _BY_METHOD = {
 
 
 def gradients(node: ast.AST, site: Site) -> Iterator[Spot]:
-    """``backward()``, optimizer methods, ``requires_grad``, tensors created with it, sparse
+    """Find ``backward()``, optimizer methods, ``requires_grad``, tensors created with it, sparse
     tensors.
     """
     for target in node.targets if isinstance(node, ast.Assign) else []:
@@ -444,7 +444,7 @@ def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterat
 
 
 def modules(node: ast.AST, site: Site) -> Iterator[Spot]:
-    """An RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step +=
+    """Find an RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step +=
     1``.
     """
     is_read = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)

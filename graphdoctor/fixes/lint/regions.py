@@ -32,7 +32,7 @@ Callees = Mapping[ast.AST, tuple[Scope, ...]]
 def regions(
     program: Program, values: Values, recorded: Iterable[str] = ()
 ) -> tuple[list[Region], Callees]:
-    """Every function of a file that torch compiles, and what it calls."""
+    """Find every function of a file that torch compiles, and what it calls."""
     finder = _Finder(program, values)
     by_scope: dict[Scope, Region] = {}
     callees: dict[ast.AST, tuple[Scope, ...]] = {}
@@ -127,7 +127,9 @@ class _Finder:
         return list(filter(self._is_run, self._values.called(node, scope, receiver)))
 
     def _of_class(self, info: ClassInfo, name: str) -> Iterator[Method]:
-        """``Net.step(x)``, and ``Function.apply(x)``, which runs the function's ``forward``."""
+        """Yield what runs in ``Net.step(x)``, and ``Function.apply(x)``, which runs the function's
+        ``forward``.
+        """
         forward = self._values.method(info, "forward") if name == "apply" else None
         if forward is not None and self._program.derives(info, "torch.autograd.Function"):
             yield forward, None

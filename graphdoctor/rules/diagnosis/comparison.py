@@ -134,7 +134,7 @@ def _differing(
 
 
 def _of_programs(sides: _Sides) -> Iterator[Mismatch]:
-    """Recordings, targets and how these were called, as far as both sides know."""
+    """Compare recordings, targets and how these were called, as far as both sides know."""
     recordings = [diagnosis.recording for diagnosis in sides.values()]
     targets = [recording.target for recording in recordings]
     foreign = [side for side in sides if sides[side].recording.is_foreign]
@@ -244,7 +244,7 @@ def _of_findings(
 
 
 def _of_environments(sides: _Sides) -> Iterator[Mismatch]:
-    """Versions, machines, and what only one side lacks."""
+    """Compare versions, machines, and what only one side lacks."""
     versions = (diagnosis.graphdoctor_version for diagnosis in sides.values())
     what, meaning = "Different graphdoctor versions", "Their rules can differ."
     yield from _differing("graphdoctor", versions, what, meaning)

@@ -183,8 +183,8 @@ class RecompileGroup:
 
 
 def recompile_events(recording: Recording) -> tuple[RecompileEvent, ...]:
-    """Recompiles and calls over the limit, in order; those that one change caused in one call are
-    one event.
+    """List recompiles and calls over the limit, in order; those that one change caused in one call
+    are one event.
     """
     frames = {frame.frame_id: frame for frame in recording.frames}
     calls = _Calls()

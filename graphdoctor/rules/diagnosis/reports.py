@@ -158,8 +158,8 @@ def with_costs(
 def _gaps(
     recording: Recording, graphs: Sequence[GraphReport], findings: Sequence[Finding]
 ) -> Mapping[str, float]:
-    """Microseconds from the end of each graph that a break ends to the start of the next graph, by
-    finding; the whole call, if no graph runs in it and one line is the only cause.
+    """Add up the microseconds from the end of each graph that a break ends to the start of the next
+    graph, by finding; the whole call, if no graph runs in it and one line is the only cause.
 
     A graph that ends with a return belongs to a function called after a break: the gap after it
     counts for the break before.

@@ -172,7 +172,7 @@ class Rule(Page):
 
     @classmethod
     def sourced(cls, fixes: Fixes) -> tuple[Fix, ...]:
-        """Suggestions, each with where it is recommended."""
+        """Return suggestions, each with where it is recommended."""
         guide = cls.guide or _GUIDES.get(cls.code[:3])
         return tuple(fix if fix.source else fix.replace(source=guide) for fix in fixes)
 
@@ -217,17 +217,17 @@ class BreakRule(Rule):
         return False
 
     def message(self, site: BreakSite) -> str:
-        """One sentence: what on this line breaks the graph."""
+        """Say in one sentence what on this line breaks the graph."""
         return self.says.format(site=site)
 
     def suggested(self, site: BreakSite) -> Fixes:
-        """Suggestions for this line, as if it could be edited; ``remedies`` may show ``{site}``
-        too.
+        """Return suggestions for this line, as if it could be edited; ``remedies`` may show
+        ``{site}`` too.
         """
         return (fix.replace(title=fix.title.format(site=site)) for fix in self.remedies)
 
     def fixes(self, site: BreakSite) -> Fixes:
-        """Suggestions for this line: edits only of the user's own code."""
+        """Return suggestions for this line: edits only of the user's own code."""
         return tuple(fix for fix in self.suggested(site) if site.is_own_code or fix.kind != "code")
 
     def finding_of(self, view: RecordingView, site: BreakSite) -> Finding:
@@ -282,7 +282,7 @@ class RecompileRule(Rule):
         return group.changed
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        """Suggestions for this value."""
+        """Return suggestions for this value."""
         return self.remedies
 
     def finding_of(self, view: RecordingView, group: RecompileGroup) -> Finding:

@@ -352,7 +352,7 @@ class RecordingView:
     def place(
         self, file: str | None, line: int | None, compile_id: str | None
     ) -> StackEntry | None:
-        """That line; else the function of a compile, or that of the largest graph."""
+        """Return that line; else the function of a compile, or that of the largest graph."""
         frame = self.frame(compile_id) or self.main_frame
         return self.line(file, line) or (frame.entry if frame is not None else None)
 

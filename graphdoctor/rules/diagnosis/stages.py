@@ -250,7 +250,7 @@ def _fusion(code: GeneratedCode, post_grad: StageGraph | None) -> StageReport:
 
 
 def _groups(before: _Nodes, after: _Nodes, links: Mapping[str, Sequence[str]]) -> Iterable[_Group]:
-    """Operations and what became of them, in the order of the graphs.
+    """Group operations and what became of them, in the order of the graphs.
 
     Linked ones belong together, unless they are from different lines: a link is to what is left
     after later passes, which also put other operations' results in an operation's place. An

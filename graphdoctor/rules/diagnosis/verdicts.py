@@ -106,8 +106,8 @@ def _rank(fix: Fix) -> tuple[bool, int, int]:
 
 
 def _without_edit(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
-    """Suggestions without their code, if no edit could be written: what kept it from being written
-    holds for the code.
+    """Yield suggestions without their code, if no edit could be written: what kept it from being
+    written holds for the code.
 
     Args:
         fixes: What the rule suggests.

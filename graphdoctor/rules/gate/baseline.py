@@ -117,7 +117,7 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def entries_of(findings: Iterable[Finding]) -> Entries:
-    """Findings as baseline entries, in the file's order."""
+    """Return findings as baseline entries, in the file's order."""
     entries = [
         BaselineEntry(
             fingerprint=finding.fingerprint,

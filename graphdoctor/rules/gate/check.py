@@ -289,7 +289,7 @@ def _does_more_harm(finding: Finding, before: BaselineEntry) -> bool:
 def _newly_eager(
     diagnosis: Diagnosis, before: BaselineRun, explained: Sequence[Finding]
 ) -> tuple[str, ...]:
-    """Functions that run eagerly as a whole and didn't in the baseline."""
+    """Return the functions that run eagerly as a whole and didn't in the baseline."""
     named = {name for finding in explained for name in finding.effects.skipped_frames}
     known = {*before.eager_functions, *named}
     return tuple(name for name in run_of(diagnosis).eager_functions if name not in known)

@@ -32,7 +32,7 @@ class Broken:
 
 
 def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None:
-    """At most ``limit`` lines break a graph."""
+    """Expect that at most ``limit`` lines break a graph."""
     findings = _of_kind(diagnosis, "GD1", own_code=own_code)
     # A skipped frame has its own finding at the line of the break.
     sites = {finding.location.at for finding in findings if finding.break_effects}
@@ -63,7 +63,7 @@ def fullgraph(diagnosis: Diagnosis) -> Broken | None:
 
 
 def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> Broken | None:
-    """At most ``limit`` recompiles, and no function over torch's recompile limit."""
+    """Expect at most ``limit`` recompiles, and no function over torch's recompile limit."""
     summary, expected = diagnosis.summary, _at_most(limit, "recompile")
     over = summary.frames_over_limit
     if summary.recompiles > limit or over:
@@ -75,7 +75,7 @@ def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> B
 
 
 def coverage(diagnosis: Diagnosis, *, limit: float) -> Broken | None:
-    """At least ``limit`` of a call's tensor operations run in graphs.
+    """Expect that at least ``limit`` of a call's tensor operations run in graphs.
 
     Args:
         diagnosis: From a run that measured coverage.

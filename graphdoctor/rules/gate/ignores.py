@@ -179,7 +179,7 @@ def unused_ignores(
     *,
     pyproject: str,
 ) -> tuple[UnusedIgnore, ...]:
-    """Ignores that match no finding in any run, in the files that the runs touched.
+    """List the ignores that match no finding in any run, in the files that the runs touched.
 
     Args:
         runs: The comments and all findings of each configured target. All of them, since an ignore

@@ -55,7 +55,7 @@ class Reach:
 def select_targets(
     targets: Mapping[str, Iterable[str]], files: Iterable[Path], root: Path
 ) -> tuple[str, ...]:
-    """Names of the targets that one of the files can affect, in order.
+    """Return the names of the targets that one of the files can affect, in order.
 
     Args:
         targets: By name, the code that each target uses, as ``file.py:name`` or
@@ -91,7 +91,7 @@ def reached_by(target: str, root: Path) -> Reach:
 
 
 def _followed(starts: Iterable[Path], places: Iterable[Path]) -> Reach:
-    """Follows imports from file to file; a module found in several folders counts in each."""
+    """Follow imports from file to file; a module found in several folders counts in each."""
     places = tuple(dict.fromkeys(place.resolve() for place in places))
     files_reached: set[Path] = set()
     unresolved: set[str] = set()
@@ -117,8 +117,8 @@ def _followed(starts: Iterable[Path], places: Iterable[Path]) -> Reach:
 
 
 def _files_of(module: str, places: Iterable[Path]) -> Iterator[Path]:
-    """Files that run when a module is imported: its packages' and its own; for ``a.*``, all modules
-    of ``a``.
+    """Yield the files that run when a module is imported: its packages' and its own; for ``a.*``,
+    all modules of ``a``.
     """
     for folder in places:
         for part in module.split("."):
@@ -161,7 +161,7 @@ def _imports(path: Path) -> set[str | Path] | None:
 
 
 def _relative(path: Path, node: ast.ImportFrom) -> Iterator[Path]:
-    """Files of a relative import."""
+    """Yield the files of a relative import."""
     folder = path.parents[node.level - 1]
     yield from _module_files(folder.parent, folder.name)
     for part in node.module.split(".") if node.module else ():

@@ -312,7 +312,7 @@ def verdict(
     *,
     has_results: bool = True,
 ) -> BenchVerdict:
-    """The answer.
+    """Decide which way to run the program.
 
     Args:
         variants: All ways to run the program, eager mode first.

@@ -90,8 +90,8 @@ def cure(
     treated: SearchResult | None = None
 
     def candidates() -> Iterator[tuple[VariantSpec, Program | None]]:
-        """Changes in the order in which they are tried: the program's own trouble first, because
-        every mode suffers from it.
+        """Yield changes in the order in which they are tried: the program's own trouble first,
+        because every mode suffers from it.
         """
         nonlocal treated
         if any(finding.is_treatable for finding in diagnosis.findings):
@@ -219,7 +219,7 @@ class _Search:
             self._look(own)
 
     def variant(self, way: Way) -> Variant:
-        """Its times, with what its calls compute."""
+        """Return a way's times, with what its calls compute."""
         variant, look = self.ways.variant(way), self.looks.get(way.name)
         return variant if look is None else look.shown(variant)
 
@@ -311,8 +311,8 @@ class _Search:
 def compile_lines(
     changes: Mapping[str, object], base: RunSpec, blocks: Sequence[RepeatedBlocks]
 ) -> tuple[str, ...]:
-    """Lines that compile a model, in place of the user's own call of torch.compile; none at all if
-    nothing changed.
+    """Write the lines that compile a model, in place of the user's own call of torch.compile; none
+    if nothing changed.
     """
     if not changes:
         return ()
@@ -330,7 +330,7 @@ def compile_lines(
 def best_of(
     eager: Variant, as_it_was: Variant, cured: Variant | None, noise: Noise | None
 ) -> Best | None:
-    """The fastest correct way; None if eager mode wasn't timed."""
+    """Name the fastest correct way; None if eager mode wasn't timed."""
     if eager.call_us is None:
         return None
     if cured is not None and judged(cured.speedup, noise) == "faster":

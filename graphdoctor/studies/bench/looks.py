@@ -126,7 +126,7 @@ class Look:
         return cls(recording, diagnosis, verdict, reasons(diagnosis, recording.kernels))
 
     def shown(self, variant: Variant) -> Variant:
-        """The variant with what this run says of it."""
+        """Return the variant with what this run says of it."""
         recording, judged = self.recording, self.verdict
         status, reason = variant.status, variant.reason
         if recording.exit.reason != "finished":
@@ -156,7 +156,7 @@ class Look:
 
 
 def with_counts(variant: Variant, diagnosis: Diagnosis) -> Variant:
-    """The variant with the counts of its recorded run."""
+    """Return the variant with the counts of its recorded run."""
     return variant.replace(
         regions=diagnosis.recording.target.regions,
         **values_of(diagnosis.summary, "graphs", "break_sites", "recompiles"),
@@ -164,5 +164,5 @@ def with_counts(variant: Variant, diagnosis: Diagnosis) -> Variant:
 
 
 def launched(kernels: KernelShare | None) -> dict[str, Any]:
-    """A variant's fields about kernels."""
+    """Return a variant's fields about kernels."""
     return {"kernels": kernels, "launches": None if kernels is None else kernels.launches}

@@ -122,8 +122,8 @@ def _ratios(turns: Turns, reference: Turns) -> list[float]:
 
 
 def speedup(turns: Turns, reference: Turns, *, is_of_best: bool = False) -> Speedup | None:
-    """The speed-up over the reference; None with too few rounds. ``is_of_best``: in the
-    best rounds of each.
+    """Return the speed-up over the reference; None with too few rounds. ``is_of_best``: in the best
+    rounds of each.
     """
     ratios = _ratios(turns, reference)
     if len(ratios) < MIN_TURNS:
@@ -185,7 +185,9 @@ def judged(speedup: Speedup | None, noise: Noise | None) -> Judgement:
 def break_even(
     compile_s: float | None, eager_us: float | None, speedup: Speedup | None
 ) -> BreakEven | None:
-    """After how many calls compiling has paid; None if it never does, or something is unknown."""
+    """Return after how many calls compiling has paid; None if it never does, or something is
+    unknown.
+    """
     if compile_s is None or eager_us is None or speedup is None:
         return None
 

@@ -239,8 +239,8 @@ class SideBySide:
     def _probe(
         self, way: Way, ending: str, *, cache: Path | None = None, is_start_timed: bool = True
     ) -> ServedProbe:
-        """A process that runs a program as its user would, and times its steady call when it is
-        asked; ``cache``: its own cache on disk.
+        """Start a process that runs a program as its user would, and times its steady call when it
+        is asked; ``cache``: its own cache on disk.
         """
         start = partial(
             self.replays.serve,
@@ -338,7 +338,7 @@ class SideBySide:
             )
 
     def floor_us(self, way: Way) -> float | None:
-        """The least time of a compiled call in a way's process, in µs; None if unknown."""
+        """Return the least time of a compiled call in a way's process, in µs; None if unknown."""
         answer = self._ask(way, "floor")
         return None if answer is None else answer["us"]
 
@@ -362,8 +362,8 @@ class SideBySide:
     # What the times say.
 
     def added_s(self, start: BenchStart | None) -> float | None:
-        """Seconds that compiling adds; None if unknown. Eager mode's first calls take longer than
-        its later ones, too.
+        """Return the seconds that compiling adds; None if unknown. Eager mode's first calls take
+        longer than its later ones, too.
         """
         eager = self.eager.warm
         if start is None or eager is None:
@@ -371,7 +371,7 @@ class SideBySide:
         return max(start["excess_s"] - eager["excess_s"], 0.0)
 
     def variant(self, way: Way) -> Variant:
-        """The fact: times, or why there are none."""
+        """Return a way as a fact: its times, or why there are none."""
         eager, spec = self.eager, way.spec
         variant = Variant(
             name=spec.name,

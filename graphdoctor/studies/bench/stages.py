@@ -112,13 +112,13 @@ _WITHOUT: Mapping[CompilerPartKind, tuple[str, str]] = {
 
 
 def part_of(kind: CompilerPartKind, part: str | None = None) -> Switch:
-    """One part with a name, or all parts of a kind."""
+    """Return one part with a name, or all parts of a kind."""
     all_of_kind, words = _KINDS[kind]
     return Switch(all_of_kind if part is None else words.format(part), kind=kind, part=part)
 
 
 def switches_of(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
-    """Parts that can be left out of a stage, apart from lowerings."""
+    """Return the parts that can be left out of a stage, apart from lowerings."""
     if stage not in _OF_STAGE:
         return _of_arguments(stage, spec)
     passes = (part_of("pass"),) if stage == INDUCTOR else ()
@@ -138,7 +138,7 @@ def _of_arguments(stage: str, spec: RunSpec) -> tuple[Switch, ...]:
 
 
 def change_of(switches: Iterable[Switch]) -> RunChange:
-    """The change of a run that leaves parts out; the compiler reports which parts it uses."""
+    """Return the change of a run that leaves parts out; torch reports which parts it uses."""
     chosen = tuple(switches)
     without: dict[CompilerPartKind, tuple[str, ...] | None] = {}
     for switch in chosen:
@@ -153,12 +153,12 @@ def change_of(switches: Iterable[Switch]) -> RunChange:
 
 
 def spec_of(switches: Iterable[Switch]) -> dict[str, Any]:
-    """Fields of the run's ``spec`` that leave parts out."""
+    """Return the fields of the run's ``spec`` that leave parts out."""
     return {name: value for switch in switches for name, value in switch.spec.items()}
 
 
 def lines_of(switches: Iterable[Switch]) -> tuple[str, ...] | None:
-    """Lines that a person can write to do without parts; None if one of them has none."""
+    """Return lines that a person can write to do without parts; None if one of them has none."""
     chosen = tuple(switches)
     if any(switch.is_kind for switch in chosen):
         return None
@@ -197,7 +197,7 @@ class Subject:
     def variant(
         self, stage: str, switches: Sequence[Switch], change: RunChange
     ) -> tuple[Program, dict[str, Any]]:
-        """The run at a stage: the program, and fields of its ``spec``."""
+        """Return the run at a stage: the program, and fields of its ``spec``."""
         # Mode and options belong to the variant's own backend.
         none: dict[str, Any] = {} if stage == self.spec.backend else {"mode": None, "options": {}}
         spec = {**self.changes, "backend": stage, **spec_of(switches), **none}
@@ -230,7 +230,7 @@ def follow(
 
 
 def stages_of(backend: str) -> tuple[str, ...]:
-    """The stages that lead to a backend, which is the last."""
+    """Return the stages that lead to a backend, which is the last."""
     if backend in _STAGES:
         return _STAGES[: _STAGES.index(backend) + 1]
     return (*(_STAGES if backend == INDUCTOR else _STAGES[:2]), backend)
@@ -292,7 +292,7 @@ class _Following:
         )
 
     def _as_known(self, known: Stages) -> Stages | None:
-        """The stages of another variant, if what helps there helps here; None if it doesn't."""
+        """Return the stages of another variant, if what helps there helps here, else None."""
         backend, workaround = self.subject.spec.backend, known.workaround
         if workaround is None or known.part is None or self._try(backend).is_right:
             return None
@@ -355,7 +355,7 @@ class _Following:
     def _names_of(
         self, kind: CompilerPartKind, chosen: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
     ) -> tuple[Switch, ...]:
-        """The same parts, with those of a kind that it takes instead of all of the kind."""
+        """Return the same parts, with those of a kind that it takes instead of all of the kind."""
         others = tuple(switch for switch in chosen if switch.kind != kind)
         parts = self._try(self.stage, (*beside, *chosen)).parts
         used = tuple(part_of(kind, part.name) for part in parts if part.kind == kind)
@@ -365,7 +365,9 @@ class _Following:
     def _smallest(
         self, switches: tuple[Switch, ...], *, beside: tuple[Switch, ...] = ()
     ) -> tuple[Switch, ...]:
-        """A smallest set of parts without which a stage is right, as it is without all of them."""
+        """Find a smallest set of parts without which a stage is right, as it is without all of
+        them.
+        """
         left = switches
         while len(left) > 1:
             half = left[: len(left) // 2]
@@ -377,8 +379,8 @@ class _Following:
     def _together(
         self, switches: tuple[Switch, ...], beside: tuple[Switch, ...]
     ) -> tuple[Switch, ...]:
-        """The same where it takes more than one part: those of each half, with the other half left
-        out.
+        """Find it where it takes more than one part: the parts of each half, with the other half
+        left out.
         """
         if len(switches) <= 1:
             return switches

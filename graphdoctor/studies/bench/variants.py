@@ -54,12 +54,12 @@ class VariantSpec:
     is_eager: bool = False
 
     def spec(self, base: RunSpec) -> RunSpec:
-        """The run it asks for."""
+        """Return the run that it asks for."""
         return replace(base, **self.changes)
 
     def arguments(self, base: RunSpec) -> dict[str, object]:
-        """Arguments of torch.compile that aren't its defaults; settings of torch's config by
-        dotted name.
+        """Return the arguments of torch.compile that aren't its defaults; settings of torch's
+        config by dotted name.
         """
         if self.is_eager:
             return {}
@@ -81,7 +81,7 @@ class VariantSpec:
 def variants_of(
     texts: Sequence[str], base: RunSpec, is_all: bool, has_blocks: bool = False
 ) -> tuple[VariantSpec, ...]:
-    """Every way to run it once: eager mode, the user's own, those that were asked for.
+    """List every way to run it once: eager mode, the user's own, those that were asked for.
 
     ``texts``: those of ``--variant``; ``is_all``: with every mode; ``has_blocks``: some of its
     modules repeat.
@@ -120,7 +120,7 @@ def _text(value: object) -> str:
 
 
 def parse_variant(text: str, base: RunSpec) -> VariantSpec:
-    """A text of ``--variant``.
+    """Read a text of ``--variant``.
 
     Raises:
         GraphDoctorError: It can't be read.
@@ -164,7 +164,7 @@ class Sizes:
     sizes: tuple[int, ...]
 
     def change(self, size: int) -> RunChange:
-        """The run with one size."""
+        """Return the change to one size."""
         parts = [_SOURCE.findall(source)[0] for source in self.sources]
         return RunChange(
             sizes=tuple((f"L['{name}']{path}", int(dim), size) for name, path, dim in parts)

@@ -186,7 +186,9 @@ class Bundle:
     # Files of the recording.
 
     def _contents(self) -> Iterator[tuple[str, bytes]]:
-        """The files by their names in the bundle, packed logs unpacked, as tlparse reads them."""
+        """Yield the files by their names in the bundle, packed logs unpacked, as tlparse reads
+        them.
+        """
         numbers = itertools.count(1)
         for name, path in self._recording_files():
             if (size := path.stat().st_size) > MAX_FILE_BYTES:
@@ -247,7 +249,7 @@ class Bundle:
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """A zip of files, given by name and in order. The same files always give the same bytes."""
+    """Zip files, given by name and in order. The same files always give the same bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in files.items():
@@ -262,8 +264,8 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
 
 
 def issue_text(diagnosis: Diagnosis, script: Script, tried: Attempt | None) -> str:
-    """A draft of a PyTorch issue: what happened, in torch's words, how to reproduce it, and where
-    it ran.
+    """Draft a PyTorch issue: what happened, in torch's words, how to reproduce it, and where it
+    ran.
     """
     recording = diagnosis.recording
     errors = (call.error.traceback for call in recording.calls if call.error is not None)
@@ -290,7 +292,7 @@ def environment_text(
     *,
     graphdoctor: str | None = None,
 ) -> str:
-    """The versions that a PyTorch issue asks for, as ``torch.utils.collect_env`` prints them.
+    """List the versions that a PyTorch issue asks for, as ``torch.utils.collect_env`` prints them.
 
     ``graphdoctor``: its version, for the whole file with torch's config values; None for the
     versions alone.

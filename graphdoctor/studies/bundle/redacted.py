@@ -163,7 +163,7 @@ class Redaction:
         }
 
     def redacted(self, fact: _FactT) -> _FactT:
-        """The fact with what may be shown of it."""
+        """Return the fact with what may be shown of it."""
         marks, shown = shared_kinds(type(fact)), dict[str, Any]()
         for name, kind in field_types(type(fact)).items():
             shown[name] = self._value(
@@ -213,7 +213,7 @@ class Redaction:
         return None if value and not shown_items and NoneType in kinds else tuple(shown_items)
 
     def _table(self, table: Mapping[Any, Any], reader: _Reader) -> dict[str, Any]:
-        """Counts by names, those of left-out names added up, or options that may be shown."""
+        """Return counts by names, left-out names added up, or options that may be shown."""
         counts = Counter[str]()
         options = dict[str, Any]()
         for key, value in table.items():
@@ -240,7 +240,7 @@ class Redaction:
         return options | counts
 
     def _in_file(self, file: str, names: Mapping[str, str | None]) -> dict[str, Any]:
-        """The file, and names in it, which stay if everybody can read it."""
+        """Redact the file, and names in it, which stay if everybody can read it."""
         shown_file = self._file(file)
         is_public = shown_file.startswith(("/", "<")) and shown_file[1:] != f"{LEFT_OUT}>"
         shown: dict[str, Any] = {"file": shown_file}
@@ -255,7 +255,7 @@ class Redaction:
         return numbered.setdefault(text, f"{kind}{len(numbered) + 1}")
 
     def _name(self, text: str) -> str:
-        """A name, dotted or not, or a function as ``Net.forward from line 16``."""
+        """Redact a name, dotted or not, or a function as ``Net.forward from line 16``."""
         if resume := RESUME_NAME.match(text):
             return f"torch_dynamo_resume_in_{self._name(resume[1])}_at_{resume[2]}"
         name, line = re.fullmatch(r"(.*?)( from line \d+)?", text, re.DOTALL).groups("")  # type: ignore[union-attr]
@@ -286,14 +286,14 @@ class Redaction:
         return self._pseudonym("file", path) + (".py" if path.endswith(".py") else "")
 
     def _place(self, text: str) -> str:
-        """``file:line``, with torch's id in parentheses if there is one."""
+        """Redact ``file:line``, with torch's id in parentheses if there is one."""
         match = re.fullmatch(r"(.+)(:\d+)( \(GB\d{4}\))?", text)
         if match is None:
             return text if text == "return" else LEFT_OUT
         return self._file(match[1]) + match[2] + (match[3] or "")
 
     def _expression(self, text: str) -> str:
-        """A guard's source: ``self.scale`` as ``self.name2``, values in it as ``k1``."""
+        """Redact a guard's source: ``self.scale`` as ``self.name2``, values in it as ``k1``."""
         shown = ""
         for token in _TOKEN.findall(text):
             if token[0] in "'\"":
@@ -311,7 +311,7 @@ class Redaction:
         return shown
 
     def _operation(self, text: str) -> str | None:
-        """An operation of torch or Python; one from the program is a name."""
+        """Keep an operation of torch or Python; one from the program is a name."""
         if _OPERATION.fullmatch(text) or text in _PUBLIC["methods"]:
             return text
         return self._name(text) if re.sub(r"\.|::", "_", text).isidentifier() else None
@@ -321,7 +321,7 @@ class Redaction:
         return text if is_public and is_public[1] in _EXCEPTIONS else self._name(text)
 
     def _traceback(self, text: str) -> str:
-        """Its places and types; no source and no messages, which are the program's own."""
+        """Keep its places and types; no source and no messages, which are the program's own."""
         shown = ["Traceback (most recent call last):"]
         for file, line, function, _ in TRACEBACK_LINE.findall(text):
             named = self._in_file(file, {"function": function})
@@ -341,7 +341,7 @@ def _among(words: Collection[str]) -> _Reader:
 
 
 def _tensors(text: str) -> str:
-    """Summarized arguments: dtypes and shapes of tensors; anything else is left out."""
+    """Keep the dtypes and shapes of tensors in summarized arguments; anything else is left out."""
     unquoted = re.sub(r"'[^']*'|\"[^\"]*\"", LEFT_OUT, text)
     rest = re.sub(_TENSOR, "", unquoted).strip(", ")
     return ", ".join([*re.findall(_TENSOR, unquoted), *([LEFT_OUT] if rest else [])])
@@ -382,7 +382,7 @@ class EnvironmentValues:
         self._byte_forms = re.compile(self._forms.pattern.encode())
 
     def left_out_of(self, content: bytes) -> bytes:
-        """A file without them. The records of a log get new checksums."""
+        """Return a file without them. The records of a log get new checksums."""
 
         def summed(record: re.Match[bytes]) -> bytes:
             before, after, lines = record.groups()
@@ -394,7 +394,7 @@ class EnvironmentValues:
         return content if changed == content else _RECORD.sub(summed, changed)
 
     def left_out_of_fact(self, value: Any) -> Any:  # noqa: ANN401 - as many types as fields
-        """A fact, or what a field of it holds, without them."""
+        """Return a fact, or what a field of it holds, without them."""
         if isinstance(value, str):
             return self._forms.sub(LEFT_OUT, value)
         if isinstance(value, Fact):

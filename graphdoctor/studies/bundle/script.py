@@ -70,7 +70,7 @@ def _templates() -> Templates:
 
 
 def rendered(template: str, **values: object) -> str:
-    """A template of ``templates/`` with its values."""
+    """Fill in a template of ``templates/``."""
     return _templates().get_template(template).render(values)
 
 
@@ -169,7 +169,7 @@ class _Sources:
         return source.text
 
     def modules(self, text: str) -> Iterator[tuple[str, str]]:
-        """The project's modules that a file and they themselves import: names and texts."""
+        """Yield the project's modules that a file and they themselves import: names and texts."""
         seen = {self.file.stem, *sys.stdlib_module_names}
         waiting = [(self.file.name, text)]
         own = [Path(file) for file, source in self.recorded.items() if source.origin == "user"]
@@ -216,7 +216,7 @@ def _imported(text: str, file: str) -> Iterator[str]:
 
 
 def _head_lines(tree: ast.Module) -> int:
-    """Lines that must stay first: the docstring and imports from ``__future__``."""
+    """Count the lines that must stay first: the docstring and imports from ``__future__``."""
     count = 0
     for node in tree.body:
         is_docstring = (
@@ -302,7 +302,7 @@ def compared(before: Recording, after: Recording, folder: Path) -> Attempt:
 
 def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
     def places(recording: Recording) -> dict[Hashable, str]:
-        """Breaks by what identifies them when their lines are in another file."""
+        """Map breaks by what identifies them when their lines are in another file."""
         named: dict[Hashable, str] = {}
         for site in RecordingView(recording, Path()).sites:
             entry, cause = site.entry, site.cause.torch_id or site.cause.gb_type

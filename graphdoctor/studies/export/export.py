@@ -415,12 +415,12 @@ class Exporter:
     _eager: dict[tuple[str, ...], Reference] = field(default_factory=dict)
 
     def eager(self, program: Program, prefix: str) -> Reference:
-        """A program in eager mode, with a prefix for the names of its replays."""
+        """Run a program in eager mode, with a prefix for the names of its replays."""
         return Reference(self.replays, program, on_phase=self.on_phase, prefix=prefix)
 
     def reference(self, change: RunChange) -> Reference:
-        """The untouched program to compare a changed one with: one for each setup, which can change
-        its results.
+        """Run the untouched program to compare a changed one with: one for each setup, which can
+        change its results.
         """
         if change.setup not in self._eager:
             prefix = f"setup-{len(self._eager)}-" if self._eager else ""

@@ -56,8 +56,8 @@ class Phases:
         self._on_phase(phase)
 
     def taken(self) -> dict[str, float]:
-        """Seconds of each phase without its number, the longest first, without those too short to
-        be seen.
+        """Return the seconds of each phase without its number, the longest first, without those too
+        short to be seen.
         """
         spent_s: dict[str, float] = defaultdict(float)
         for (began, phase), (ended, _) in itertools.pairwise(
@@ -115,7 +115,7 @@ _LESS = 0.99
 
 
 def _keeps(before: MemoryUse, after: MeasuredMemory | None) -> float | None:
-    """The share of what was kept that still is; None if it is unknown."""
+    """Return the share of what was kept that still is; None if it is unknown."""
     if not before.saved_bytes or after is None or after.saved_bytes is None:
         return None
     return after.saved_bytes / before.saved_bytes

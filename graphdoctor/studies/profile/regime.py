@@ -68,7 +68,7 @@ TF32 = "tf32"
 def judged(
     kernels: Iterable[ProfiledKernel], calibration: Calibration | None, device: Device
 ) -> tuple[ProfiledKernel, ...]:
-    """Kernels with what they reached, and what they wait for.
+    """Return kernels with what they reached, and what they wait for.
 
     ``calibration``: what the device reaches; None if it wasn't measured. One that isn't steady is
     as good as none.
@@ -108,7 +108,7 @@ def judged(
 
 
 def _reached(kernel: ProfiledKernel, rates: Calibration | None) -> ProfiledKernel:
-    """A kernel with its rates, and their shares of what the device reaches."""
+    """Return a kernel with its rates, and their shares of what the device reaches."""
     # Bytes in a microsecond are megabytes in a second.
     gb_per_s = None if kernel.bytes is None else kernel.bytes / kernel.time_us / 1e3
     tflops_per_s = None if kernel.flops is None else kernel.flops / kernel.time_us / 1e6
@@ -136,14 +136,16 @@ def _reached(kernel: ProfiledKernel, rates: Calibration | None) -> ProfiledKerne
 
 
 def is_convolution(kernel: ProfiledKernel) -> bool:
-    """It computes a convolution or its gradients."""
+    """Return whether a kernel computes a convolution or its gradients."""
     return any("convolution" in name for name in kernel.operations)
 
 
 def with_bounds(
     lines: Iterable[ProfiledLine], parts: Iterable[TimePart], kernels: Sequence[ProfiledKernel]
 ) -> tuple[ProfiledLine, ...]:
-    """Lines with what most of their time waits for; None where that is unknown for most of it."""
+    """Return lines with what most of their time waits for; None where that is unknown for most of
+    it.
+    """
     times: dict[tuple[str, int], dict[BoundBy | None, float]] = defaultdict(
         lambda: defaultdict(float)
     )
@@ -220,8 +222,8 @@ def _doubt(report: ProfileReport, seen: KernelShare | None) -> RegimeDoubt | Non
 
 
 def _shares(report: ProfileReport) -> dict[BoundBy | None, float]:
-    """Shares of the call by what it waits for, the largest first; None stands for what is
-    unknown.
+    """Return the shares of the call by what it waits for, the largest first; None stands for what
+    is unknown.
     """
     times: dict[BoundBy | None, float] = dict.fromkeys((*get_args(BoundBy), None), 0.0)
     for kernel in report.kernels:
@@ -233,7 +235,7 @@ def _shares(report: ProfileReport) -> dict[BoundBy | None, float]:
 
 
 def _numbers(report: ProfileReport, call_us: float, seen: KernelShare | None) -> dict[str, float]:
-    """The numbers that the text is about."""
+    """Return the numbers that the text is about."""
     kernels_us, rest_us = report.kernels_us or 0.0, report.rest_us or 0.0
     numbers: dict[str, float] = {"call_us": call_us, "kernels_us": kernels_us, "rest_us": rest_us}
     if seen is None:
@@ -255,7 +257,7 @@ def _numbers(report: ProfileReport, call_us: float, seen: KernelShare | None) ->
 def _advice(
     bound: BoundBy, report: ProfileReport, recording: Recording, diagnosis: Diagnosis
 ) -> list[str]:
-    """Codes of what helps, the most useful first."""
+    """Return the codes of what helps, the most useful first."""
     kernels = [kernel for kernel in report.kernels if kernel.bound_by == bound]
     graphs = recording.profiled.graphs if recording.profiled is not None else ()
     by_number = {(graph.graph, graph.phase): graph for graph in graphs}

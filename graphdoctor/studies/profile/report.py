@@ -140,7 +140,7 @@ def memory_use(
     *,
     has_backward: bool,
 ) -> MemoryUse | None:
-    """Memory of the call; None if neither that nor a graph's part of it is known.
+    """Return the memory of the call; None if neither that nor a graph's part of it is known.
 
     ``measured``: the memory; None if it wasn't measured.
     ``roots``: what the paths of modules begin with, by compile: see ``module_roots``.
@@ -189,7 +189,7 @@ def _saved(group: Sequence[KeptBy], roots: Mapping[str, str]) -> SavedTensor:
 
 
 def _common(paths: set[str | None]) -> str | None:
-    """One path for all, with ``*`` in the place of numbers that differ; None if they differ
+    """Return one path for all, with ``*`` in the place of numbers that differ; None if they differ
     otherwise.
     """
     split_paths = [path.split(".") for path in paths if path is not None]
@@ -276,7 +276,7 @@ def share_out(profiled: Profiled, call_us: float, roots: Mapping[str, str]) -> S
 
 
 def kernel_runs(profiled: Profiled) -> list[KernelRuns]:
-    """The runs of each kernel of a call, the most costly kernel first."""
+    """Return the runs of each kernel of a call, the most costly kernel first."""
     groups: dict[object, KernelRuns] = {}
     for matched in profiled.matched:
         run, code = profiled.call.kernels[matched.run], profiled.code_of(matched)
@@ -340,7 +340,7 @@ def _kernel(
 
 
 def module_roots(recording: Recording) -> dict[str, str]:
-    """The class of the module whose ``forward`` a compile is of, where that isn't the target
+    """Return the class of the module whose ``forward`` a compile is of, where that isn't the target
     itself.
 
     After a graph break torch compiles what the target calls on its own, and names modules from
@@ -361,19 +361,19 @@ def module_roots(recording: Recording) -> dict[str, str]:
 
 
 def total(values: Sequence[_Number | None]) -> _Number | None:
-    """The sum; None if there are no values, or one is unknown."""
+    """Add values up; None if there are no values, or one is unknown."""
     numbers = [value for value in values if value is not None]
     return sum(numbers[1:], numbers[0]) if numbers and len(numbers) == len(values) else None
 
 
 def operation_name(operation: str) -> str:
-    """An operation without its overload, such as ``aten.gelu``."""
+    """Return an operation without its overload, such as ``aten.gelu``."""
     return _OVERLOAD.sub("", operation) if operation.count(".") > 1 else operation
 
 
 def module_path(path: str | None, root: str = "") -> str | None:
-    """A module's path in the target, such as ``layers.0``, empty for the target itself; None if it
-    isn't known.
+    """Return a module's path in the target, such as ``layers.0``, empty for the target itself; None
+    if it isn't known.
 
     ``path``: as torch has it, such as ``L['self'].layers.0``.
     """
