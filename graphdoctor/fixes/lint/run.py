@@ -129,19 +129,17 @@ class _File:
         ):
             return True
 
-        def is_resumed(block: ast.stmt) -> bool:
-            managers = (
-                [item.context_expr for item in block.items]
-                if isinstance(block, ast.With | ast.AsyncWith)
-                else []
-            )
-            return not isinstance(block, _LOSING) and all(
-                isinstance(manager, ast.Call)
-                and self._program.dotted(manager.func, scope) in _RESUMED
-                for manager in managers
-            )
-
-        return not all(map(is_resumed, event.place.around))
+        blocks = event.place.around
+        managers = (
+            item.context_expr
+            for block in blocks
+            if isinstance(block, ast.With | ast.AsyncWith)
+            for item in block.items
+        )
+        return any(isinstance(block, _LOSING) for block in blocks) or not all(
+            isinstance(manager, ast.Call) and self._program.dotted(manager.func, scope) in _RESUMED
+            for manager in managers
+        )
 
     def _finding(self, spot: Spot, place: Surrounding, site: Site) -> Finding:
         entry, rule = self._entry(spot, site), ALL_RULES[spot.code]

@@ -228,14 +228,12 @@ def _of_findings(
         )
         values = dict.fromkeys(sides, "not read") | {read[0]: "read"}
         yield Mismatch(aspect="guards", message=message, **values)
-    lines = {
-        (finding.location.file, finding.location.function, finding.location.text)
-        for finding in gone
-    }
-    replaced = sum(
-        (finding.location.file, finding.location.function, finding.location.text) in lines
-        for finding in new
-    )
+
+    def line(finding: Finding) -> Hashable:
+        return finding.location.file, finding.location.function, finding.location.text
+
+    lines = set(map(line, gone))
+    replaced = sum(line(finding) in lines for finding in new)
     meaning = "Findings can be new or gone because of torch, without any change of code."
     if replaced:
         meaning += f" {counted(replaced, 'new finding')} replaced another one at the same line."

@@ -91,20 +91,16 @@ def _way(exporter: Exporter, *, is_strict: bool, is_tried: bool) -> tuple[Export
     if not is_tried:
         blocker = trials.blocker(attempt.blocker, attempt, LIKE_FIRST)
         return way.replace(blockers=(blocker,)), made
-    cure = trials.run(attempt, LIKE_FIRST)
-    values = values_of(cure, "is_cured", "settings", "diff")
-    return way.replace(blockers=tuple(cure.blockers), **values), cure.export or made
+    return trials.run(way, attempt, LIKE_FIRST)
 
 
 def _later(diagnosis: Diagnosis, strict: ExportWay) -> tuple[Finding, ...]:
     """Return breaks of torch.compile where strict export may stop next."""
-    locations = [blocker.finding.location for blocker in strict.blockers]
-    lines = {(location.file, location.line) for location in locations}
+    lines = {blocker.finding.location.at for blocker in strict.blockers}
     return tuple(
         finding
         for finding in diagnosis.findings
-        if finding.code.startswith(_BREAK)
-        and (finding.location.file, finding.location.line) not in lines
+        if finding.code.startswith(_BREAK) and finding.location.at not in lines
     )
 
 
@@ -144,27 +140,6 @@ class _Trial:
 
 
 @dataclass
-class Cure:
-    """The result of the trials.
-
-    Args:
-        blockers: Where torch stopped, in order, with the fixes that were tried.
-        export: The export with fixes; None if no fix works.
-        settings: Lines to run before it.
-    """
-
-    blockers: list[ExportBlocker] = field(default_factory=list)
-    export: Export | None = None
-    diff: str = ""
-    settings: tuple[str, ...] = ()
-
-    @property
-    def is_cured(self) -> bool:
-        """True if it exports with the fixes."""
-        return self.export is not None
-
-
-@dataclass
 class ExportTrials:
     """Tries fixes for one way to export."""
 
@@ -173,14 +148,18 @@ class ExportTrials:
     _originals: dict[Path, bytes] = field(default_factory=dict)
     _count: int = 0
 
-    def run(self, untouched: Attempt, program: Program) -> Cure:
-        """Try fixes until the export succeeds, or no fix helps."""
-        cure, attempt = Cure(), untouched
+    def run(
+        self, way: ExportWay, untouched: Attempt, program: Program
+    ) -> tuple[ExportWay, Export | None]:
+        """Try fixes until the export succeeds, or no fix helps: the way with what came of them, and
+        the export with fixes, or the untouched one.
+        """
+        attempt, blockers = untouched, list[ExportBlocker]()
         kept: list[Candidate] = []
-        while (finding := attempt.blocker) is not None and len(cure.blockers) < _MAX_BLOCKERS:
-            number = len(cure.blockers) + 1
+        while (finding := attempt.blocker) is not None and len(blockers) < _MAX_BLOCKERS:
+            number = len(blockers) + 1
             trials = self._try_all(finding, attempt, program, number)
-            cure.blockers.append(self.blocker(finding, attempt, program, trials, number=number))
+            blockers.append(self.blocker(finding, attempt, program, trials, number=number))
             useful = [trial for trial in trials if trial.verdict in ("verified", "moved")]
             if not useful:
                 break
@@ -188,9 +167,9 @@ class ExportTrials:
             kept.append(best.proposal)
             program, attempt = with_fixes(program, (best.proposal,)), best.attempt
         if attempt.status != "exported" or not kept:
-            return cure
+            return way.replace(blockers=tuple(blockers)), untouched.export
         # What was kept on the way is verified, once the export succeeds.
-        for number, (blocker, fix) in enumerate(zip(cure.blockers, kept, strict=True)):
+        for number, (blocker, fix) in enumerate(zip(blockers, kept, strict=True)):
             tried = tuple(
                 trial.replace(verdict="verified", reasons=())
                 if trial.verdict == "moved" and trial.title == fix.title
@@ -198,15 +177,19 @@ class ExportTrials:
                 for trial in blocker.tried
             )
             finding = blocker.finding.replace(fixes=fixes_with(blocker.finding, tried, None))
-            cure.blockers[number] = blocker.replace(tried=tried, finding=finding)
-        cure.export = attempt.export
-        cure.diff = "".join(
+            blockers[number] = blocker.replace(tried=tried, finding=finding)
+        diffs = (
             diff_text(FileChange(path, self._originals[path], text), self._exporter.root)
             for path, text in program.content.items()
         )
-        setup = (fix.snippet for fix in kept if not fix.edits and fix.snippet)
-        cure.settings = tuple(dict.fromkeys(setup))
-        return cure
+        setup = dict.fromkeys(fix.snippet for fix in kept if not fix.edits and fix.snippet)
+        cured = way.replace(
+            blockers=tuple(blockers),
+            is_cured=attempt.export is not None,
+            diff="".join(diffs),
+            settings=tuple(setup),
+        )
+        return cured, attempt.export or untouched.export
 
     def _try_all(
         self, finding: Finding, attempt: Attempt, program: Program, number: int
@@ -320,10 +303,9 @@ class ExportTrials:
     def _judged(
         self, finding: Finding, attempt: Attempt, program: Program
     ) -> tuple[Verdict, tuple[Reason, ...]]:
-        left = attempt.blocker
+        left, reason = attempt.blocker, attempt.reason
         if left is None:
-            said = attempt.reason
-            reasons = () if said is None else (because("message", said),)
+            reasons = () if reason is None else (because("message", reason),)
             return _VERDICTS[attempt.status], reasons
         if left.fingerprint == finding.fingerprint:
             return "no effect", (because("stops_there"),)

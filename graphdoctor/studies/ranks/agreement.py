@@ -52,6 +52,12 @@ class Row:
         """The compile on the first rank that has it."""
         return self.compiles[min(self.compiles)]
 
+    @property
+    def function(self) -> dict[str, Any]:
+        """The function and the compile on the first rank that has it, as fields of a fact."""
+        fields = values_of(self.first, *field_types(CompiledFunction))
+        return {"compile": self.first.compile_id, **fields}
+
     def seconds(self, rank: int) -> float:
         """Return how long a rank compiled it; 0 if that is unknown or it doesn't have it."""
         return (self.compiles[rank].duration_s or 0.0) if rank in self.compiles else 0.0
@@ -96,7 +102,7 @@ def _merged(orders: Iterable[Iterable[Key]]) -> Iterator[Key]:
 
 def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     """Compare a compile on all ranks."""
-    first, values, on_rank = row.first, _values(row), dict(sorted(row.compiles.items()))
+    values, on_rank = _values(row), dict(sorted(row.compiles.items()))
     made = {rank: tuple(of_rank[rank] for of_rank in values.values()) for rank in on_rank}
     ranks_of_groups = groups_of({rank: made.get(rank) for rank in ranks})
     # A rank of the largest group that has the compile, with which others are compared.
@@ -127,8 +133,7 @@ def agreement_of(row: Row, ranks: Sequence[int]) -> CompileAgreement:
     differs_in += [aspect for aspect, of_rank in values.items() if len(set(of_rank.values())) > 1]
     differs_in += ["cache"] if len(caches) > 1 else []
     return CompileAgreement(
-        compile=first.compile_id,
-        **values_of(first, *field_types(CompiledFunction)),
+        **row.function,
         groups=tuple(groups),
         agree=len(groups) == 1,
         differs_in=tuple(differs_in),
@@ -183,7 +188,7 @@ def first_divergence(
                 else groups_of(_values(row)[what])
             )
             return Divergence(
-                **values_of(compared, "compile", *field_types(CompiledFunction)),
+                **row.function,
                 ranks=ranks_in(groups[1:]),
                 what=what,
                 values=tuple(
@@ -258,12 +263,7 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
     def add(kind: HangKind, row: Row, waiting: Ranks, missing: Ranks = (), **more: Any) -> None:  # noqa: ANN401 - fields
         if kind not in places:
             places[kind] = HangCandidate(
-                kind=kind,
-                compile=row.first.compile_id,
-                **values_of(row.first, *field_types(CompiledFunction)),
-                waiting=waiting,
-                missing=missing,
-                **more,
+                kind=kind, **row.function, waiting=waiting, missing=missing, **more
             )
 
     ended = tuple(report.rank for report in ranks if report.complete is False)
@@ -356,8 +356,7 @@ def skew_of(
         straggler = Straggler(
             rank=rank,
             extra_s=extra[rank],
-            compile=row.first.compile_id,
-            **values_of(row.first, *field_types(CompiledFunction)),
+            **row.function,
             missing=tuple(sorted(set(numbers) - row.compiles.keys())),
             compile_extra_s=seconds,
             why=_why(row, rank, numbers),
