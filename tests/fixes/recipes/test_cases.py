@@ -89,31 +89,22 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     return cases
 
 
-def found_in(
-    pairs: Pairs, folder: Path, *, times: int = 1
-) -> tuple[dict[str, list[dict[str, Any]]], list[float]]:
-    """Findings by file, and the share that is compiled of each program before and after, in order;
-    in one process."""
+def found_in(pairs: Pairs, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Findings by file, of each program before and after, in one process."""
     both = [str(way) for _, *ways in pairs.values() for way in ways]
     script = Path(__file__).with_name("compile_all.py")
-    run_command("run", "-q", "--report", "all.json", script, times, *both, cwd=folder, status=0)
-    document = json.loads((folder / "all.json").read_text())
+    run_command("run", "-q", "--report", "all.json", script, *both, cwd=folder, status=0)
     findings: dict[str, list[dict[str, Any]]] = {}
-    for finding in document["findings"]:
+    for finding in json.loads((folder / "all.json").read_text())["findings"]:
         findings.setdefault(str(folder / finding["location"]["file"]), []).append(finding)
-    counted = [
-        function["coverage"] or {"graph_ops": 0, "eager_ops": 1}
-        for function in document["recording"]["watch"]["functions"]
-    ]
-    return findings, [ops["graph_ops"] / (ops["graph_ops"] + ops["eager_ops"]) for ops in counted]
+    return findings
 
 
 @pytest.mark.slow
 def test_the_finding_is_there_before_and_gone_after(pairs, tmp_path):
-    compiled = {name: pair for name, pair in pairs.items() if pair[0].removes}
-    findings, _ = found_in(compiled, tmp_path)
+    findings = found_in(pairs, tmp_path)
     wrong = []
-    for name, (_, before, after) in compiled.items():
+    for name, (_, before, after) in pairs.items():
         finding = place_of(before).finding
         location = finding.location
         there = [
@@ -130,23 +121,6 @@ def test_the_finding_is_there_before_and_gone_after(pairs, tmp_path):
         if finding.code in {shown["code"] for shown in findings.get(str(after), ())}:
             wrong.append(f"{name}: still there after")
     assert [line for line in wrong if line.partition(":")[0] not in OTHERWISE] == []
-
-
-@pytest.mark.slow
-def test_less_runs_eagerly_where_a_break_stays(pairs, tmp_path):
-    staying = {name: pair for name, pair in pairs.items() if not pair[0].removes}
-    # What is compiled of a call is counted in one that compiles nothing.
-    findings, shares = found_in(staying, tmp_path, times=4)
-    assert len(shares) == 2 * len(staying)
-    wrong = []
-    for index, (name, (_, path, _)) in enumerate(staying.items()):
-        is_there = place_of(path).finding.code in {
-            finding["code"] for finding in findings.get(str(path), ())
-        }
-        before, after = shares[2 * index : 2 * index + 2]
-        if not is_there or after <= before:
-            wrong.append(name)
-    assert wrong == []
 
 
 @pytest.mark.slow
