@@ -80,7 +80,7 @@ from libcst import (
 )
 
 from graphdoctor.fixes.moves.report import in_operator
-from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe
+from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe, traced_path
 from graphdoctor.fixes.source.effects import (
     CLOCKS,
     is_output,
@@ -134,6 +134,43 @@ does."""
 
 _NAMES = "the condition assigns a name"
 _ELIF = "the condition belongs to an `elif`"
+
+
+@recipe("GD101", "GD105", "GD109")
+def remember_answer(place: Place) -> Edit:
+    """``@functools.cache`` gets ``@torch.compiler.assume_constant_result`` below it.
+
+    Its answer for some arguments never changes, so torch may ask for it while it traces, instead of
+    tracing what finds it out. Unsafe: somebody may clear the cache.
+    """
+    source = place.source
+    here = place.finding.location.file
+    around = [
+        function
+        for entry in traced_path(place.finding)
+        if entry.file == here
+        and (statement := source.statement_at(entry.line)) is not None
+        and isinstance(function := source.function_of(statement), FunctionDef)
+    ]
+    cached = (
+        function
+        for function in around
+        if any(
+            source.dotted_name(decorator.decorator) in _CACHES for decorator in function.decorators
+        )
+    )
+    function = known(next(cached, None), "no function with a cache is on the way")
+    constant = parse_expression("torch.compiler.assume_constant_result")
+    decorators = [*function.decorators, Decorator(constant)]
+    decline_if(
+        any(constant.deep_equals(item.decorator) for item in function.decorators),
+        "its answer is a constant already",
+    )
+    title = f"Have torch take the cached answer of `{function.name.value}` for a constant"
+    return place.edit(title, (function, function.with_changes(decorators=decorators)))
+
+
+_CACHES = words("cache lru_cache", "functools.")
 
 
 @recipe("GD101", "GD105")
