@@ -26,6 +26,7 @@ from benchmarks import (
     report_page,
     startup,
     survey,
+    transformers_fixes,
     world,
 )
 from benchmarks.rows import Row, Share, as_markdown, as_table
@@ -45,10 +46,12 @@ PARTS = (
         "editing",
         "fuzz",
     ),
-    *("survey", "reach", "world", "set-aside", "held-out", "merged", "gpu", "counters"),
+    *("survey", "reach", "world", "set-aside", "held-out", "merged", "transformers"),
+    *("gpu", "counters"),
 )
 _OF_RECORDINGS = {"overhead", "startup"}
-_ASKED_FOR = {*world.CORPORA, "merged", "gpu", "counters"}
+_PACKAGES = {"merged": merged_fixes, "transformers": transformers_fixes}
+_ASKED_FOR = {*world.CORPORA, *_PACKAGES, "gpu", "counters"}
 """Parts that only ``--only`` measures: some take hours, one installs environments, the others need
 a GPU."""
 
@@ -167,12 +170,12 @@ def measure(
     if "survey" in parts:
         _say("surveying")
         rows += survey.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
-    for part in (*world.CORPORA, "merged"):
+    for part in (*world.CORPORA, *_PACKAGES):
         if part in parts:
             _say(f"fixing what people wrote: {part}")
             rows += (
-                merged_fixes.measure(is_quick=is_quick, folder=folder)
-                if part == "merged"
+                _PACKAGES[part].measure(is_quick=is_quick, folder=folder)
+                if part in _PACKAGES
                 else world.measure(part, is_quick=is_quick, folder=folder, names=programs)
             )
     return rows

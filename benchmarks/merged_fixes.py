@@ -30,6 +30,9 @@ _HERE = Path(__file__).resolve().parent
 _LIMIT_S = 900
 _AIM = 0.5
 
+_PASSED_ON = ("KORNIA_CHANGE", "TRANSFORMERS_PROGRAM", "TRANSFORMERS_MODE")
+"""What a program of ``merged/`` finds in the environment."""
+
 Site = tuple[str, str, str]
 """A file of the package, the innermost function there and the text of one of its lines."""
 
@@ -205,7 +208,7 @@ def _run(command: Sequence[Path | str], packages: Path, *, ok: tuple[int, ...] =
     environment: Mapping[str, str] = {
         "PYTHONPATH": str(packages),
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-        "KORNIA_CHANGE": os.environ.get("KORNIA_CHANGE", ""),
+        **{name: os.environ[name] for name in _PASSED_ON if name in os.environ},
     }
     found = subprocess.run(
         command,
