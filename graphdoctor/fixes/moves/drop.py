@@ -648,9 +648,10 @@ def check_in_graph(place: Place) -> Edit:
 
     An ``AssertionError`` needs no ``try``; a ``RuntimeError`` is what ``torch._assert_async``
     raises in both modes. Unsafe: compiled, it raises ``RuntimeError``, and on a GPU so late that
-    the device can't be used any more. ``torch._check`` doesn't help because it needs a Python bool
-    (``torch/__init__.py``, 2.13). ``check(good, "why")``, which raises in another function, is
-    called where the ``assert`` fails.
+    the device can't be used any more. ``torch._check`` doesn't help because it needs a Python bool,
+    and ``torch._check_tensor_all_with``, one line, loses the message where it is compiled and isn't
+    documented (``torch/__init__.py``, 2.13). ``check(good, "why")``, which raises in another
+    function, is called where the ``assert`` fails.
     """
     source = place.source
     title = "Check the value in the graph, and keep the exception of eager mode"
