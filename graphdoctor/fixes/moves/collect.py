@@ -4,7 +4,7 @@ where the list is reduced. The loop stays, since torch unrolls it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from libcst import (
     Arg,
@@ -47,17 +47,17 @@ from graphdoctor.fixes.source.nodes import (
 from graphdoctor.fixes.source.torch_names import draws_random
 from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, find, need, with_replaced
 
+_USED = "the list is used for more than a sum or a mean of its values"
 _NONE = "no list has values of some turns only"
 _REDUCED = {
     "torch.stack({0}).mean()": "{kept}.sum() / {counts}.sum()",
-    "sum({0}) / len({0})": "{kept}.sum() / {counts}.sum()",
-    "sum({0}) / max(len({0}), 1)": "{kept}.sum() / {counts}.sum().clamp(min=1)",
-    "sum({0}) / max(1, len({0}))": "{kept}.sum() / {counts}.sum().clamp(min=1)",
     "torch.stack({0}).sum()": "{kept}.sum()",
     "sum({0})": "{kept}.sum()",
-    "len({0}) == 0": "not {counts}.any()",
     "not {0}": "not {counts}.any()",
+    "len({0}) == 0": "not {counts}.any()",
     "len({0}) > 0": "{counts}.any()",
+    "max(len({0}), 1)": "{counts}.sum().clamp(min=1)",
+    "max(1, len({0}))": "{counts}.sum().clamp(min=1)",
     "len({0})": "{counts}.sum()",
 }
 """What a list is used for after the loop, and the same of the values that count."""
@@ -131,7 +131,6 @@ def _reduced(
     source: SourceFile, function: FunctionDef, loop: For, name: str, counts: str
 ) -> Iterator[Change]:
     """Write what a list is used for after the loop by the turns that count."""
-    used = "the list is used for more than a sum or a mean of its values"
     uses = [part for part in find(function, Name) if part.value == name]
     end = source.position(loop).end.line
     later = [use for use in uses if source.start(use)[0] > end]
@@ -146,14 +145,23 @@ def _reduced(
             made = [value]
     # Beside those after the loop, one makes it and one appends to it.
     is_made = [source.code(value) for value in made] == ["[]"]
-    decline_if(not is_made or len(uses) != len(later) + 2, used)
-    kept = f"torch.where({counts}, torch.stack({name}), 0)"
+    decline_if(not is_made or len(uses) != len(later) + 2, _USED)
+    yield from reduced(source, later, f"torch.where({counts}, torch.stack({name}), 0)", counts)
+
+
+def reduced(source: SourceFile, uses: Sequence[Name], kept: str, counts: str) -> Iterator[Change]:
+    """Write the uses of a list by the values that are kept, and which of them count.
+
+    Raises:
+        DeclinedError: One isn't a sum, a mean or a question whether there are any.
+    """
+    name = uses[0].value if uses else ""
     forms = {key.format(name): form for key, form in _REDUCED.items()}
     seen = set[CSTNode]()
-    for use in later:
+    for use in uses:
         nodes = [node for node in source.parents(use) if isinstance(node, BaseExpression)]
         outer = [node for node in nodes if source.code(node) in forms]
-        decline_if(not outer, used)
+        decline_if(not outer, _USED)
         node = outer[-1]
         if node not in seen:
             seen.add(node)

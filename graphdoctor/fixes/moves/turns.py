@@ -624,6 +624,12 @@ class Turns:
             is_rows = value.picked is not None and self.code(first.slice) not in (":", "...")
             decline_if(is_rows, "a selection of a selection")
             return self._tail(value, items)
+        if value.picked is not None and index.kind == "mask" and index.picked == value.picked:
+            # Rows of those that a mask selects: both masks hold.
+            both = f"{operand(index.picked.mask)} & {operand(index.text)}"
+            each = index.each or index.picked.each
+            mask = Value(both, index.picked.rank, each)
+            return self._tail(replace(value, picked=self.picked_by(mask)), rest, axes=1)
         decline_if(value.picked is not None, "a selection of a selection")
         if index.kind in ("rows", "mask"):
             return self._selected(value, index, rest)

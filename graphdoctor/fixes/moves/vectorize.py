@@ -43,6 +43,7 @@ from libcst import (
     parse_module,
 )
 
+from graphdoctor.fixes.moves.collect import reduced
 from graphdoctor.fixes.moves.turns import NOT_ALIKE, Picked, Test, Turns, Value, bare, operand
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import reads_tensor
@@ -575,7 +576,17 @@ class _Loop(Turns):
         source, made = self.source, self._made(name)[-1]
         uses = [part for part in find(self.function, Name) if part.value == name]
         inside = sum(part.value == name for part in find(self.loop, Name))
-        is_list = self.code(made.value) in ("[]", "list()") and len(uses) == inside + 2
+        is_list = self.code(made.value) in ("[]", "list()")
+        value, tests = self._all_turns(name)
+        if is_list and tests and inside == 1:
+            # Only some turns add something.
+            decline_if(value.rank != SCALAR, "some turns add nothing to a list")
+            counts = self.name("counts", self.all_of(tests).text)
+            self._drop(made)
+            self.emit(f"{name} = torch.where({counts}, {bare(value.text)}, 0)")
+            self.changes += reduced(source, uses[2:], name, counts)
+            return
+        is_list &= len(uses) == inside + 2 and not tests
         stacked: CSTNode | None = source.around(uses[-1], Call)
         if (
             not is_list
@@ -586,17 +597,8 @@ class _Loop(Turns):
         path, dim = source.dotted_name(stacked), [self.code(arg.value) for arg in stacked.args[1:]]
         if source.receiver(stacked) is not uses[-1] or dim not in ([], ["0"]):
             raise self.no_form(stacked)
-        value, tests = self._all_turns(name)
-        text, end = value.text, source.parent(stacked)
-        end = source.parent(end) if isinstance(end, Attribute) else end
-        if tests:
-            # Only some turns add something.
-            is_mean = isinstance(end, Call) and called(end) == "mean" and not end.args
-            decline_if(not is_mean or value.rank != SCALAR, "some turns add nothing to a list")
-            among = self.all_of(tests).text
-            text = self.chosen(tests, value, Value("0")).text
-            text, stacked = f"{text}.sum() / {operand(among)}.sum()", end
-        elif path in ("torch.cat", "torch.concat") and value.rank not in (SCALAR, UNKNOWN):
+        text = value.text
+        if path in ("torch.cat", "torch.concat") and value.rank not in (SCALAR, UNKNOWN):
             text = f"{operand(text)}.flatten(0, 1)"
         elif path not in ("torch.stack", "torch.tensor"):
             raise self.no_form(stacked)

@@ -628,3 +628,28 @@ def box_areas(boxes: "f B 4", keep: "b B"):
         else:
             areas.append(boxes.new_tensor(0.0))
     return torch.stack(areas)
+
+
+def semihard(x: "f N N", labels: "i N < 3"):
+    losses = []
+    for i in range(labels.shape[0]):
+        others = labels != labels[i]
+        if not others.any():
+            continue
+        far = x[i][others]
+        near = far[far > 0.2]
+        best = near.min() if len(near) > 0 else far.min()
+        losses.append(torch.relu(best + 0.3))
+    if len(losses) == 0:
+        return x.sum() * 0.0
+    return sum(losses) / len(losses)
+
+
+def present_classes(x: "f N C", labels: "i N < 4"):
+    losses = []
+    for c in range(4):
+        m = labels == c
+        if not m.any():
+            continue
+        losses.append((x[:, 0][m] - c).square().mean())
+    return torch.stack(losses).sum() / max(len(losses), 1)
