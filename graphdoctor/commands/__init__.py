@@ -61,21 +61,15 @@ def main() -> None:
 
 def _run_and_report(arguments: list[str]) -> None:
     try:
-        _run_and_flush(arguments)
+        try:
+            _run(arguments)
+        finally:
+            # While an error can still be reported.
+            sys.stdout.flush()
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - trouble of our own too: one line and the path of a log
         sys.exit(reported(error))
-
-
-def _run_and_flush(arguments: list[str]) -> None:
-    try:
-        _run(arguments)
-    except SystemExit:
-        # While an error can still be reported.
-        sys.stdout.flush()
-        raise
-    sys.stdout.flush()
 
 
 def _run(arguments: list[str]) -> None:

@@ -60,17 +60,14 @@ def bundle(
     from graphdoctor.studies.bundle.bundle import Bundle, zipped
 
     excluded = {
-        "--with-trials": redact and with_trials,
-        "--with-environment": redact and with_environment,
-        "--run": redact and is_run,
+        "--redact and --with-trials": redact and with_trials,
+        "--redact and --with-environment": redact and with_environment,
+        "--redact and --run": redact and is_run,
+        "--no-try and --run": is_run and not is_tried,
     }
-    for flag in (flag for flag, is_given in excluded.items() if is_given):
-        raise GraphDoctorError(f"--redact and {flag} exclude each other.", hint="Give one of them.")
+    if given := [flag_pair for flag_pair, are_given in excluded.items() if are_given]:
+        raise GraphDoctorError(f"{given[0]} exclude each other.", hint="Give one of them.")
     if not is_tried:
-        if is_run:
-            raise GraphDoctorError(
-                "--no-try and --run exclude each other.", hint="Give one of them."
-            )
         flags.refuse(("timeout",), without="--try")
     settings = project_settings(process.recordings)
     check_writable(output, force=force)

@@ -22,6 +22,7 @@ import typer
 from graphdoctor.commands.terminal import Color
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import STAGES, RunOption, RunSpec, Timing, option, options_of
+from graphdoctor.views.formats import either
 
 if TYPE_CHECKING:
     from graphdoctor.commands.settings import Settings
@@ -189,15 +190,13 @@ class StagesOptions:
             flags.refuse(("stage", "graph"), without="--stages")
             return None
         names = self.stage or ()
-        for name in names:
-            if name not in STAGES:
-                hint = nearest(
-                    name.replace("_", "-"), STAGES, otherwise=f"Choose {', '.join(STAGES)}."
-                )
-                raise GraphDoctorError(f"There is no stage {name!r}.", hint=hint)
-        return StagesAsked(
-            tuple(stage for stage in STAGES if stage in names), tuple(self.graph or ())
-        )
+        if unknown := [name for name in names if name not in STAGES]:
+            near = nearest(
+                unknown[0].replace("_", "-"), STAGES, otherwise=f"Choose {either(STAGES)}."
+            )
+            raise GraphDoctorError(f"There is no stage {unknown[0]!r}.", hint=near)
+        stages = tuple(stage for stage in STAGES if stage in names)
+        return StagesAsked(stages, tuple(self.graph or ()))
 
 
 @dataclass(frozen=True)
@@ -424,9 +423,7 @@ def _parameter(
     typed = typer.Option(
         *declared.flags(name).split(),
         metavar=declared.metavar,
-        help=declared.help.replace(
-            "{formats}", " or ".join(filter(None, (", ".join(formats[:-1]), *formats[-1:])))
-        ),
+        help=declared.help.replace("{formats}", either(formats) if formats else ""),
         min=_SMALLEST if is_float and declared.least is None else declared.least,
         max=declared.most,
         show_default=default is not None,

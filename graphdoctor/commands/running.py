@@ -25,6 +25,7 @@ from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.launch.store import NewRecording
 from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.views.formats import Document
+from graphdoctor.wording import join_texts
 
 if TYPE_CHECKING:
     from graphdoctor.fixes.patch import SearchOptions
@@ -186,7 +187,7 @@ def _with_script(hint: str | None, diagnosis: Diagnosis) -> str | None:
     file = text if text.endswith(".py") else text.rpartition(":")[0]
     if diagnosis.recording.calls or not is_script(Path(file)):
         return hint
-    return "\n".join(filter(None, (hint, script_hint(file))))
+    return join_texts("\n", hint, script_hint(file))
 
 
 def tell_place(made: NewRecording) -> None:

@@ -204,20 +204,17 @@ def console_of(
     """
     from rich.console import Console
 
-    if color == "always":
-        return Console(
-            file=file,
-            stderr=is_stderr,
-            width=width,
-            force_terminal=True,
-            color_system="standard",
-            no_color=False,
-        )
-    if color == "never" or file is not None:
-        return Console(
-            file=file, stderr=is_stderr, width=width, force_terminal=False, color_system=None
-        )
-    return Console(stderr=is_stderr)
+    if color == "auto" and file is None:
+        return Console(stderr=is_stderr)
+    is_colored = color == "always"
+    return Console(
+        file=file,
+        stderr=is_stderr,
+        width=width,
+        force_terminal=is_colored,
+        color_system="standard" if is_colored else None,
+        no_color=not is_colored,
+    )
 
 
 def live_console(*, is_quiet: bool) -> Console | None:

@@ -102,7 +102,7 @@ class Document(Generic[C]):
         for format in self.formats:
             if format.name == name:
                 return format
-        hint = nearest(name.lower(), self.names, otherwise=f"Choose {_either(self.names)}.")
+        hint = nearest(name.lower(), self.names, otherwise=f"Choose {either(self.names)}.")
         message = f"{self.label.capitalize()} can't be written as {name!r}."
         raise GraphDoctorError(message, hint=hint)
 
@@ -112,11 +112,12 @@ class Document(Generic[C]):
             if path.suffix.lower() in format.endings:
                 return format
         message = f"The ending of {path} isn't that of a format for {self.label}."
-        hint = f"Use {_either(self.endings)}, or choose the format by name."
+        hint = f"Use {either(self.endings)}, or choose the format by name."
         raise GraphDoctorError(message, hint=hint)
 
 
-def _either(names: Sequence[str]) -> str:
+def either(names: Sequence[str]) -> str:
+    """Name what there is to choose from: ``text, json or html``."""
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
 

@@ -15,7 +15,7 @@ from pygls.workspace import TextDocument
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.command import rule_url
-from graphdoctor.facts.diagnosis import Cost, Finding, Severity
+from graphdoctor.facts.diagnosis import Finding, Severity
 from graphdoctor.facts.fixes import LOSSY, WORKING
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.diffs import DiffError, changes_of
@@ -29,7 +29,7 @@ from graphdoctor.views.html.lines import LineState
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
 from graphdoctor.views.reasons import verdict_text
-from graphdoctor.wording import counted, duration, percent
+from graphdoctor.wording import counted, duration, join_texts, percent
 
 SOURCE = "graphdoctor"
 _SEVERITIES: dict[Severity, types.DiagnosticSeverity] = {
@@ -86,14 +86,12 @@ def diagnostics(
 
 def _diagnostic(document: TextDocument, finding: Finding, run: Run | None) -> types.Diagnostic:
     url = rule_url(finding.code)
-    messages, cost = [finding.message], finding.cost or Cost()
+    messages = [finding.message]
     if run is not None:
-        messages += [f"{duration(cost.call_us)} per call"] if cost.call_us else []
-        messages += [f"{cost.compile_s:.1f} s of compiling"] if cost.compile_s else []
-        messages.append(run.age)
+        messages += [words.cost_text(finding.cost) if finding.cost else "", run.age]
     return types.Diagnostic(
         range=range_of(document, finding),
-        message=printable("; ".join(messages)),
+        message=printable(join_texts("; ", *messages)),
         severity=_SEVERITIES[finding.severity],
         code=finding.code,
         code_description=None if url is None else types.CodeDescription(href=url),
@@ -118,14 +116,13 @@ def hover(document: TextDocument, known: Known, line: int, seen: Sequence[Seen])
     """Say what is known of a 1-based line, as Markdown; None if nothing is."""
     parts = []
     for sighting in seen:
-        finding, cost = sighting.finding, sighting.finding.cost or Cost()
+        finding = sighting.finding
         if finding.location.line == line:
             parts.append(f"**{finding.code}** {printable(finding.message)}")
             steps = ((change.expression, words.step(change)) for change in finding.changes)
             parts += [f"`{expression}`: {printable(step)}" for expression, step in steps if step]
-            if cost.call_us:
-                share = f" ({percent(cost.share)})" if cost.share else ""
-                parts.append(f"*{duration(cost.call_us)} per call{share}*")
+            if finding.cost and (cost := words.cost_text(finding.cost)):
+                parts.append(f"*{cost}*")
             parts.append(f"{counted(finding.count, 'time')}, {sighting.run.age}")
     path = path_of(document)
     recorded = [run for run in known.runs_of(path) if run[0].bench is None and not run[0].lines]
@@ -229,7 +226,7 @@ def fix_edits(
             }
             is_verified = fix.verdict in WORKING and fix.verdict != LOSSY
             same = words.same_text(fix.compared, fix.attacked) if is_verified else None
-            proof = ": ".join(filter(None, (verdict_text(fix), same)))
+            proof = join_texts(": ", verdict_text(fix), same)
             title = f"{words.fix_text(fix)} ({proof})"
             yield title, is_verified, types.WorkspaceEdit(changes=edits)
 

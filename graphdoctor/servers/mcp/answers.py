@@ -37,7 +37,7 @@ from graphdoctor.views import formats, next_step
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.reasons import verdict_text
 from graphdoctor.views.words import worth_trying
-from graphdoctor.wording import without_middle
+from graphdoctor.wording import join_texts, without_middle
 
 _RESULTS: dict[type[Document], Callable[[Any], object]] = {
     Diagnosis: Result,
@@ -179,7 +179,7 @@ def content_of(answer: Answer) -> list[str]:
     lines += [f"Recording: {answer.recording}"] if answer.recording else []
     lines += [f"Next: {answer.next}"] if answer.next else []
     mark = secrets.token_hex(4)
-    body = "\n".join(filter(None, (answer.report, *answer.printed))).strip()
+    body = join_texts("\n", answer.report, *answer.printed).strip()
     if answer.detail is not None:
         body = orjson.dumps(answer.detail, option=orjson.OPT_INDENT_2).decode()
     return ["\n".join((*lines, NOTICE)), f"--- data {mark}\n{body}\n--- end of data {mark}"]
