@@ -259,6 +259,10 @@ def regional_options(observed: Observed, selection: Selection) -> Options | None
     return None
 
 
+CAPTURING = frozenset({"capture_dynamic_output_shape_ops", "capture_scalar_outputs"})
+"""Names of settings by which torch captures what it captures under ``fullgraph=True``."""
+
+
 def fullgraph_fix(edit: FileChange | None) -> Candidate:
     """Make the fix that compiles the target with ``fullgraph=True``, by an edit if it can be
     written.

@@ -52,7 +52,7 @@ from graphdoctor.fixes.patch import (
 )
 from graphdoctor.fixes.regional import judge_regional
 from graphdoctor.fixes.results import OwnFiles, result_of
-from graphdoctor.fixes.run_changes import fullgraph_fix, regional_options
+from graphdoctor.fixes.run_changes import CAPTURING, fullgraph_fix, regional_options
 from graphdoctor.fixes.trials import INDUCTOR, State, Trial, Trials, added, holds
 from graphdoctor.fixes.user_backend import Check, UserBackend
 from graphdoctor.fixes.verdicts import (
@@ -437,9 +437,10 @@ class _Search:
 
     def _capture(self) -> None:
         """Compile the best program with ``fullgraph=True``, which captures what torch breaks at by
-        default.
+        default, also in place of settings that capture it.
         """
-        best = self._best
+        if (best := self._without_capturing(self._best)) is None:
+            return
         fix = fullgraph_fix(self._files.with_fullgraph(best.program))
         offered = [
             replace(options, fixes=(replace(fix, targets=(options.finding.fingerprint,)),))
@@ -456,8 +457,23 @@ class _Search:
         [trial] = self._trials.run_each(best, [[fix]])
         judged = self._judge_all(fix, opened, trial)
         if all(judgment.verdict in VERIFIED for judgment in judged):
-            count = len(judged)
-            self._best = best.joined([fix], trial.observed, mended_count=count)
+            settings = [fix for fix in self._best.fixes if fix not in best.fixes]
+            self._log.take_back(settings, "no effect", (because("needless"),))
+            self._best = best.joined([fix], trial.observed, mended_count=len(judged))
+
+    def _without_capturing(self, state: State) -> State | None:
+        """Leave out settings that capture what ``fullgraph=True`` captures, too; None if the rest
+        isn't one graph then, or doesn't hold.
+        """
+        fewer: State | None = state
+        for fix in state.fixes:
+            if fewer is not None and fix.name in CAPTURING:
+                fewer = fewer.without(fix)
+        if fewer is None or fewer is state:
+            return fewer
+        if self._is_exhausted or not self._whole_runs.is_captured(fewer):
+            return None
+        return self._trials.run_state(fewer)
 
     # Objections to the best program: each takes fixes back.
 

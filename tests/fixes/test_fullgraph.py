@@ -85,6 +85,15 @@ def test_what_torch_captures_is_one_graph_without_a_setting(tmp_path: Path, case
 
 
 @pytest.mark.slow
+def test_no_setting_stays_beside_an_edit_that_loses_an_exception(tmp_path: Path) -> None:
+    body = "assert_finite(x)\n    return x * 2, x.sum().item()\n\n\ndef assert_finite(x):\n"
+    body += "    if torch.isnan(x).any():\n        raise ValueError('not finite')"
+    treatment = treated(tmp_path, body)
+    assert (treatment["settings"], treatment["calls"]) == ([], ["fullgraph=True"])
+    assert (treatment["whole"]["is_one_graph"], treatment["sites"]["merged"]) == (True, 2)
+
+
+@pytest.mark.slow
 def test_the_argument_is_written_where_the_program_compiles_the_target(tmp_path: Path) -> None:
     treatment = treated(tmp_path, "return x.sum().item()", "@torch.compile\n")
     assert "+@torch.compile(fullgraph=True)" in treatment["diff"].splitlines()
