@@ -21,6 +21,7 @@ from libcst import (
     AugAssign,
     BaseExpression,
     BaseNumber,
+    BaseSlice,
     BaseString,
     BinaryOperation,
     BooleanOperation,
@@ -567,20 +568,12 @@ class Spread:
         are_slices = all(isinstance(other.slice, Slice) for other in elements)
         decline_if(not are_slices or not self.source.is_tensor(holder.value), _INDEX)
 
-        def indexed(copy: CSTNode) -> CSTNode:
-            subscript = need(copy, Subscript)
-            bounds = need(subscript.slice[at].slice, Slice)
-            places = expression(
-                "{start} + torch.arange({size}, device={x}.device)",
-                start=as_operand(need(bounds.lower, BaseExpression)),
-                size=size,
-                x=as_operand(subscript.value),
-            )
-            parts = list(subscript.slice)
-            parts[at] = parts[at].with_changes(slice=Index(places))
-            return subscript.with_changes(slice=parts)
+        def places(old: BaseSlice, x: BaseExpression) -> BaseExpression:
+            lower = need(need(old, Slice).lower, BaseExpression)
+            template = "{start} + torch.arange({size}, device={x}.device)"
+            return expression(template, start=as_operand(lower), size=size, x=as_operand(x))
 
-        self.replace(holder, indexed)
+        self.replace(holder, lambda copy: _indexed(copy, at, places))
 
     def _held_at(self, part: CSTNode) -> tuple[Subscript, Sequence[SubscriptElement], int]:
         element = self.source.parent(part)
@@ -598,18 +591,23 @@ class Spread:
         is_tensor = len(elements) > 1 or self.source.is_tensor(holder.value)
         decline_if(not is_tensor or not are_adjacent, _INDEX)
 
-        def indexed(copy: CSTNode) -> CSTNode:
-            subscript = need(copy, Subscript)
-            old = need(subscript.slice[at].slice, Index)
-            new = old.with_changes(value=expression("{i}[None]", i=as_operand(old.value)))
-            parts = list(subscript.slice)
-            parts[at] = parts[at].with_changes(slice=new)
-            whole = subscript.with_changes(slice=parts)
-            if self.source.is_target(holder):
-                return whole
-            return expression(f"{{x}}.squeeze({len(slices)})", x=whole)
+        def place(old: BaseSlice, _: BaseExpression) -> BaseExpression:
+            return expression("{i}[None]", i=as_operand(need(old, Index).value))
 
-        self.replace(holder, indexed)
+        squeezed = "" if self.source.is_target(holder) else f".squeeze({len(slices)})"
+        template = f"{{x}}{squeezed}"
+        self.replace(holder, lambda copy: expression(template, x=_indexed(copy, at, place)))
+
+
+def _indexed(
+    node: CSTNode, at: int, place: Callable[[BaseSlice, BaseExpression], BaseExpression]
+) -> Subscript:
+    """Write one index of a tensor anew."""
+    subscript = need(node, Subscript)
+    parts = list(subscript.slice)
+    new = Index(place(parts[at].slice, subscript.value))
+    parts[at] = parts[at].with_changes(slice=new)
+    return subscript.with_changes(slice=parts)
 
 
 def _call(name: str, argument: CSTNode) -> Call:
