@@ -225,38 +225,6 @@ def test_arguments_agree_with_a_bare_script(vary: Vary, tmp_path: Path) -> None:
     assert found(document, "extra")["reason"] == "it is None"
 
 
-def test_state_is_put_back(tmp_path: Path) -> None:
-    import torch
-
-    from graphdoctor.probe.target.snapshot import State
-
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm = torch.nn.BatchNorm1d(3)
-            self.weight = torch.nn.Parameter(torch.ones(3))
-            self.steps, self.seen = 0, [1]
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.steps += 1
-            self.seen.append(x)
-            with torch.no_grad():
-                self.weight.mul_(2)
-            return self.norm(x)
-
-    net = Net()
-    state, weight = State(net), net.weight
-    for _ in range(2):
-        net(torch.randn(4, 3))
-        state.restore()
-        assert net.steps == 0
-        assert net.seen == [1]
-        assert net.weight is weight
-        assert torch.equal(weight, torch.ones(3))
-        assert torch.equal(net.norm.running_mean, torch.zeros(3))
-        assert net.norm.num_batches_tracked == 0
-
-
 def test_fresh_copies_keep_strides_and_sharing() -> None:
     import torch
 

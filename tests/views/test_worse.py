@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.check import BaselineRun, Budget
-from graphdoctor.views.annotations import (
-    baseline_notes,
-    budget_texts,
-    more_eager_texts,
-    run_changes,
-)
+from graphdoctor.facts.check import BaselineRun
+from graphdoctor.views.annotations import baseline_notes, more_eager_texts, run_changes
 from graphdoctor.views.github import render_github
 from graphdoctor.views.junit import render_junit
 from tests.views.check_reports import ROOT, target, worse_report
@@ -42,11 +37,6 @@ def test_without_a_coverage_it_is_unknown_not_0():
         list(more_eager_texts(unknown))[1]
         == "coverage is unknown; in the baseline it is 80% (2 of 10)"
     )
-
-
-def test_a_share_below_its_limit_is_never_rounded_to_it():
-    budget = Budget(name="min-coverage", limit=0.9, value=0.8996, is_kept=False)
-    assert budget_texts(budget) == ("89.96%", "must be at least 90%")
 
 
 def test_another_number_of_calls_is_said():
