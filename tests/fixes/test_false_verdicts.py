@@ -332,9 +332,8 @@ DRAWN = """\
 """
 
 
-def test_random_choices_repeat_per_call_and_are_compared(tmp_path):
+def test_random_choices_are_left_where_nobody_times_what_contains_them(tmp_path):
     calls = "\n\ndef example_inputs():\n    return [(torch.randn(4, 8),) for _ in range(3)]\n"
     treatment = treated(tmp_path, f"import random\n{HEAD}\n\n{NET}\n{DRAWN}{calls}")
-    assert not [finding for finding in treatment["left"] if finding["code"].startswith("GD1")]
-    drawn = [case for case in treatment["tried"] if case["code"] == "GD109" and case["is_applied"]]
-    assert [(case["title"][:11], case["grade"]) for case in drawn] == [("Run line 18", "contained")]
+    assert {"GD109"} <= {finding["code"] for finding in treatment["left"]}
+    assert "contained" not in {case["grade"] for case in treatment["tried"]}
