@@ -15,7 +15,7 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
@@ -337,13 +337,13 @@ def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def configured(config_class: Any) -> Settings:
-    """Return the default configuration of a class; one of any parts gets some."""
-    parts = _TABLES["composites"].get(config_class.model_type, {})
-    settings = _read(config_class(**copy.deepcopy(parts)), declared=None)
-    return dataclasses.replace(settings, needed=_merged(settings.needed, parts))
+    """Return the default configuration of a class, with what that must be given."""
+    given = _TABLES["given"].get(config_class.model_type, {})
+    settings = _read(config_class(**copy.deepcopy(given)), declared=None, given=given)
+    return dataclasses.replace(settings, needed=_merged(settings.needed, given))
 
 
-def _read(config: Any, *, declared: Any) -> Settings:
+def _read(config: Any, *, declared: Any, given: Iterable[str] = ()) -> Settings:
     """Return a configuration; ``declared`` is the class that it has by default in another, None
     where it is in none.
     """
@@ -355,7 +355,7 @@ def _read(config: Any, *, declared: Any) -> Settings:
     values: dict[str, Any] = {}
     parts: dict[str, Settings] = {}
     needed: dict[str, Any] = {}
-    for name in {**defaults, **getattr(kind, "sub_configs", {})}:
+    for name in dict.fromkeys((*defaults, *given)):
         try:
             value = getattr(config, name, None)
         except Exception:  # noqa: BLE001 - it differs by layer, which transformers calls ambiguous
