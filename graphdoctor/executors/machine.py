@@ -39,7 +39,8 @@ def this_machine() -> Machine:
     siblings: dict[tuple[int, int], list[int]] = {}
     for core in sorted(os.sched_getaffinity(0)) if can_pin else range(cores()):
         folder = _TOPOLOGY / f"cpu{core}" / "topology"
-        package, physical = _number(folder / "physical_package_id"), _number(folder / "core_id")
+        package = _number(folder / "physical_package_id")
+        physical = _number(folder / "core_id")
         # Cores that the system says nothing about have no sibling.
         key = (-1, core) if package is None or physical is None else (package, physical)
         siblings.setdefault(key, []).append(core)
@@ -60,7 +61,7 @@ def gpus(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
     count = _gpu_count()
     if visible is None:
         return None if count is None else tuple(map(str, range(count)))
-    names: list[str] = []
+    names = []
     for name in map(str.strip, visible.split(",")):
         exists = count is None or (int(name) < count if name.isdecimal() else count > 0)
         # CUDA sees those before the first that doesn't exist.
@@ -72,13 +73,13 @@ def gpus(environment: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
 
 def memory(proc: Path = Path("/proc"), cgroups: Path = _CGROUPS) -> tuple[int | None, int | None]:
     """Return total and free bytes, within limits of control groups; None if unknown."""
-    total: int | None = None
-    available: int | None = None
+    total = None
+    available = None
     try:
-        lines = (proc / "meminfo").read_text().splitlines()
-        fields = (line.partition(":") for line in lines)
+        fields = (line.partition(":") for line in (proc / "meminfo").read_text().splitlines())
         sizes = {name: int(size.split()[0]) * 1024 for name, _, size in fields}
-        total, available = sizes.get("MemTotal"), sizes.get("MemAvailable")
+        total = sizes.get("MemTotal")
+        available = sizes.get("MemAvailable")
     except OSError:
         with contextlib.suppress(OSError, ValueError):
             total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -245,7 +246,8 @@ def _check(share: Share, machine: Machine) -> None:
             "The number of GPUs on this machine is unknown, so none can be reserved.",
             hint="Set CUDA_VISIBLE_DEVICES to those that may be used, such as 0,1.",
         )
-    core_count, gpu_count = sum(map(len, machine.siblings)), len(machine.gpus or ())
+    core_count = sum(map(len, machine.siblings))
+    gpu_count = len(machine.gpus or ())
     needs = (
         (share.cpus, core_count, counted(share.cpus or 0, "core"), str(core_count)),
         (share.gpus, gpu_count, counted(math.ceil(share.gpus or 0), "GPU"), str(gpu_count)),

@@ -34,6 +34,7 @@ from graphdoctor.executors.executor import (
     unpacked,
 )
 from graphdoctor.executors.machine import cores
+from graphdoctor.facts.base import Fields
 from graphdoctor.version import __version__
 from graphdoctor.wording import bytes_text, counted
 
@@ -64,7 +65,7 @@ class OnRay(Executor):
     def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
         """See ``Executor``."""
         with self._connected(job.share) as ray:
-            options: dict[str, Any] = {"max_retries": _RETRIES}
+            options: Fields = {"max_retries": _RETRIES}
             if (share := job.share) is not None:
                 _check_share(ray, share)
                 options |= {"num_cpus": share.cpus, "num_gpus": share.gpus}
@@ -106,16 +107,11 @@ class OnRay(Executor):
                 ray.shutdown()
 
     def _connect(self, ray: Any, share: Share | None) -> None:  # noqa: ANN401 - an untyped module
-        options: dict[str, Any] = {
-            "log_to_driver": False,
-            "logging_level": "ERROR",
-            "address": self.address,
-        }
+        options = {"log_to_driver": False, "logging_level": "ERROR", "address": self.address}
         if self.runtime_env is not None:
-            fields = vars(self.runtime_env).items()
             options["runtime_env"] = {
                 name: list(value) if isinstance(value, tuple) else value
-                for name, value in fields
+                for name, value in vars(self.runtime_env).items()
                 if value
             }
         if self.address is None:

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from . import shared
 
+Fields = dict[str, Any]
+"""Values by name: of a fact to be made, of an event, or of a record's JSON."""
+
 SCHEMA_VERSION = "2.0"
 """Keeps its major number as long as changes of JSON documents only add keys."""
 

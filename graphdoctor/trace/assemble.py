@@ -67,10 +67,16 @@ class Assembler:
 
     def finish(self, *, is_cut: bool) -> Recording:
         """Make the recording."""
-        intake, run = self._intake, self._run
+        intake = self._intake
+        run = self._run
         by_extra = grouped((seen.is_extra, seen) for seen in intake.compiles.values())
         compiles = [self._compile(seen) for seen in by_extra.get(False, ())]
-        frames = self._frames(compiles)
+        by_frame = grouped((compile_.frame_id, compile_) for compile_ in compiles)
+        frames = {
+            frame_id: self._frame(frame_id, of_frame[0].compiled_autograd_id)
+            for frame_id, of_frame in by_frame.items()
+            if frame_id in intake.code_names
+        }
         counts = Counter(
             compile_.call_index for compile_ in compiles if compile_.outcome == "compiled"
         )
@@ -85,8 +91,7 @@ class Assembler:
         ]
         replay = run.replay
         if replay is not None:
-            extra = by_extra.get(True, ())
-            limits = {seen.frame_id for seen in extra if seen.outcome == "limit"}
+            limits = {seen.frame_id for seen in by_extra.get(True, ()) if seen.outcome == "limit"}
             replay = replay.replace(warm_up_frames_over_limit=len(limits))
         breaks = [*intake.breaks, *self._raised_breaks()]
         # An export traces frames that don't run.
@@ -124,11 +129,13 @@ class Assembler:
     def _stack(self, break_: PrintedBreak, function: str | None) -> tuple[StackEntry, ...]:
         if break_.exact:
             return break_.exact
-        printed, header = break_.stack, break_.header
+        printed = break_.stack
+        header = break_.header
         compile_ = self._intake.compiles.get(break_.record.compile_id or "")
         if not header and not printed and compile_ is not None and compile_.error is break_:
             metrics = compile_.metrics or _NOTHING
-            file, line = metrics.fail_user_frame_filename, metrics.fail_user_frame_lineno
+            file = metrics.fail_user_frame_filename
+            line = metrics.fail_user_frame_lineno
             header = None if file is None or line is None else (file, line)
         # If the exception has no stack, only the header has the function's first line.
         if header and (not printed or (printed[-1].file, printed[-1].line) != header):
@@ -144,14 +151,16 @@ class Assembler:
         )
 
     def _break(self, break_: PrintedBreak) -> BreakRecord:
-        record, intake = break_.record, self._intake
+        record = break_.record
+        intake = self._intake
         compile_ = intake.compiles.get(record.compile_id or "")
         function = root = None
         is_skip = False
         path: tuple[StackEntry, ...] = ()
         if compile_ is not None:
             function, _, _ = intake.code_names.get(compile_.frame_id, (None, "", 0))
-            root, path = intake.roots.get(compile_.frame_id), compile_.stack[:-1]
+            root = intake.roots.get(compile_.frame_id)
+            path = compile_.stack[:-1]
             is_last = bool(compile_.breaks) and compile_.breaks[-1] is break_
             is_skip = is_last and compile_.outcome == "skipped" and not compile_.is_declined
         stack = self._stack(break_, function)
@@ -168,7 +177,8 @@ class Assembler:
 
     def _raised_breaks(self) -> Iterator[PrintedBreak]:
         for compile_ in self._intake.compiles.values():
-            error, metrics = compile_.error, compile_.metrics or _NOTHING
+            error = compile_.error
+            metrics = compile_.metrics or _NOTHING
             is_refused = metrics.fail_type in _REFUSALS and compile_.outcome == "failed"
             if error is None or not is_refused or compile_.breaks or compile_.is_extra:
                 continue
@@ -176,15 +186,20 @@ class Assembler:
                 yield error
 
     def _failure(self, compile_: SeenCompile) -> FailedCompile | None:
-        metrics, error, outcome = compile_.metrics or _NOTHING, compile_.error, compile_.outcome
+        metrics = compile_.metrics or _NOTHING
+        error = compile_.error
+        outcome = compile_.outcome
         if outcome not in ("skipped", "failed", "limit"):
             return None
-        message, kind = metrics.fail_reason or "", metrics.fail_type or compile_.error_type
+        message = metrics.fail_reason or ""
+        kind = metrics.fail_type or compile_.error_type
         stack: tuple[StackEntry, ...] = ()
         if error is not None:
-            message, stack = error.record.words, self._named(self._stack(error, None))
+            message = error.record.words
+            stack = self._named(self._stack(error, None))
         if compile_.is_declined:
-            message, kind = compile_.backend_error or _DECLINED, kind or "SkipFrame"
+            message = compile_.backend_error or _DECLINED
+            kind = kind or "SkipFrame"
         return FailedCompile(
             type=kind or "unknown",
             message=str(message)[:MAX_MESSAGE],
@@ -219,7 +234,9 @@ class Assembler:
         )
 
     def _cause(self, compile_: SeenCompile) -> RecompileCause | None:
-        record, reasons, place = compile_.recompile, compile_.reasons, self._intake.place
+        record = compile_.recompile
+        reasons = compile_.reasons
+        place = self._intake.place
         if not reasons and record is None:
             return None
         # Imported here: most logs have no recompile, and reading guard texts takes half a dozen
@@ -236,20 +253,14 @@ class Assembler:
                 # A frame over its limit has no dynamo_start record, so nothing else says who called
                 # it.
                 cause = cause.replace(caller=() if compile_.stack else self._named(compile_.caller))
-            changes = cause.changes
-            if program is not None:
-                changes = tuple(
-                    change.replace(expression=program.named(change.expression))
-                    for change in changes
-                )
-            if root is not None:
-                changes = tuple(
-                    change
-                    if (line := change.guard_location) and line.origin != "torch"
-                    else change.replace(guard_location=root.place)
-                    for change in changes
-                )
-            return with_carried(cause.replace(changes=changes), self._carried(compile_))
+            changes = []
+            for change in cause.changes:
+                line, words = change.guard_location, change.expression
+                if root is not None and (line is None or line.origin == "torch"):
+                    line = root.place
+                words = words if program is None else program.named(words)
+                changes.append(change.replace(expression=words, guard_location=line))
+            return with_carried(cause.replace(changes=tuple(changes)), self._carried(compile_))
         except (ValueError, TypeError, LookupError, AttributeError):
             self._unreadable["graphdoctor_recompile"] += 1
             return None
@@ -288,15 +299,6 @@ class Assembler:
                     broken.setdefault(entry.at, code)
         return broken
 
-    def _frames(self, compiles: list[Compile]) -> dict[int, Frame]:
-        frames: dict[int, Frame] = {}
-        for compile_ in compiles:
-            if compile_.frame_id not in frames and compile_.frame_id in self._intake.code_names:
-                frames[compile_.frame_id] = self._frame(
-                    compile_.frame_id, compile_.compiled_autograd_id
-                )
-        return frames
-
     def _frame(self, frame_id: int, compiled_autograd_id: int | None) -> Frame:
         intake = self._intake
         code_name, file, line = intake.code_names[frame_id]
@@ -306,11 +308,15 @@ class Assembler:
             fields |= {"function": "forward", "qualname": name, "code_name": code_name}
             return Frame(frame_id=frame_id, is_wrapper=True, container=root.container, **fields)
         function, resumes_at = resumed(code_name)
-        wrapped, context = intake.wrapped(frame_id), intake.source(file, line, function)
+        wrapped = intake.wrapped(frame_id)
+        context = intake.source(file, line, function)
         origin, package = intake.origins.of(file)
-        qualname, text, first_line = None, None, line
+        qualname = None
+        text = None
+        first_line = line
         if context is not None:
-            qualname, first_line = context.qualname, context.function_line or line
+            qualname = context.qualname
+            first_line = context.function_line or line
             start = intake.source(file, first_line, function) if context.function_line else None
             text = start.statement.splitlines()[0] if start and start.statement else None
         if compiled_autograd_id is not None:
@@ -339,17 +345,17 @@ class Assembler:
         )
 
     def _graph(self, graph: Graph, frame: Frame | None) -> Graph:
-        update: dict[str, object] = {}
         if frame is not None:
-            update = {"function": frame.described, "resumes_at": frame.resumes_at}
+            graph = graph.replace(function=frame.described, resumes_at=frame.resumes_at)
         compile_ = self._intake.compiles.get(graph.compile_id)
         root = None if compile_ is None else self._intake.roots.get(compile_.frame_id)
-        if root is not None and graph.inputs is not None:
-            update["inputs"] = tuple(
-                item if item.source is None else item.replace(source=root.named_source(item.source))
-                for item in graph.inputs
-            )
-        return graph.replace(**update)
+        if root is None or graph.inputs is None:
+            return graph
+        inputs = (
+            item if item.source is None else item.replace(source=root.named_source(item.source))
+            for item in graph.inputs
+        )
+        return graph.replace(inputs=tuple(inputs))
 
     def _parameters(self, compile_id: str) -> dict[str, str] | None:
         graphs = (seen.graph for seen in self._intake.graphs)
@@ -373,15 +379,15 @@ _DTYPE = re.compile(r"(?:bf|[fiubc])(\d+)")
 def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
     """A split graph's parts, their parameters, and what crosses between them."""
     outside = {name.lower() for name, _ in _arguments(seen.code)}
-    crossing: dict[str, int | None] = {}
-    buckets: list[DdpBucket] = []
+    crossing = {}
+    buckets = []
     for name, printed in seen.parts:
         # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed
         # beside it.
         if not name.startswith("submod_"):
             continue
         code, _, _ = printed.partition("\n    class ")
-        sizes: dict[str, int | None] = {}
+        sizes = {}
         for argument, size in _arguments(code):
             if argument.lower() not in outside:
                 crossing[argument] = size

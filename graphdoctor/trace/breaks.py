@@ -176,8 +176,7 @@ def exception_words(trace: str) -> str:
     """
     last = trace.rpartition(_TRACEBACK)[2]
     match = _EXCEPTION.search(last)
-    message = last[match.end() :] if match else last
-    return _AFTER_MESSAGE.split(message, maxsplit=1)[0].strip()
+    return _AFTER_MESSAGE.split(last[match.end() :] if match else last, maxsplit=1)[0].strip()
 
 
 def parse_chain(words: str) -> tuple[BreakReason, ...]:
@@ -228,12 +227,11 @@ def _parse_reason(part: str) -> BreakReason | None:
     body = re.split(r"\n\s*For more details about this graph break", body, maxsplit=1)[0]
     body, _, context = body.partition("\n  Developer debug context:")
     pieces = re.split(r"^  Hint: ?", body, flags=re.MULTILINE)
-    hints = tuple(dict.fromkeys(_dedent(piece) for piece in pieces[1:] if piece.strip()))
     return BreakReason(
         gb_type=lines[-1].strip() if lines else "unknown",
         torch_id=f"GB{int(link[1]):04d}" if link else None,
         explanation=_dedent(pieces[0]) or None,
-        hints=hints,
+        hints=tuple(dict.fromkeys(_dedent(piece) for piece in pieces[1:] if piece.strip())),
         context=_dedent(context) or None,
     )
 

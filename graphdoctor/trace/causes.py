@@ -12,9 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from graphdoctor.facts.base import grouped
+from graphdoctor.facts.base import Fields, grouped
 from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause, distinct_values
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.stack import StackEntry
@@ -78,7 +77,9 @@ def nearest_entry(entries: Sequence[ComparedEntry]) -> ComparedEntry:
 
 
 def _is_part(change: GuardChange, other: GuardChange) -> bool:
-    kinds, source, whole = {change.kind, other.kind}, change.source, other.source
+    kinds = {change.kind, other.kind}
+    source = change.source
+    whole = other.source
     names = {
         expression(item.source) if item.kind == "relation" and item.source else item.expression
         for item in (change, other)
@@ -135,15 +136,15 @@ _SELF_EXPLAINED = {"GLOBAL_STATE", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "WE
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _TENSOR_MEMBER = re.compile(r"\.(?:shape\[\d+\]|stride\(\d+\)|ndim|dtype|device|requires_grad)$")
 _MAX_TEXT = 400
-_Failed = Mapping[str, Any]
+_Failed = Fields
 """A guard that the new values fail, as the probe writes it (``probe/record/guards.py``)."""
 
-_Value = Mapping[str, Any]
+_Value = Fields
 """A guarded value, as the probe describes it (``probe/record/describe.py``)."""
 
 
 def cause_of_record(
-    record: Mapping[str, Any], place: PlaceReader, *, reasons: tuple[str, ...] = ()
+    record: Fields, place: PlaceReader, *, reasons: tuple[str, ...] = ()
 ) -> RecompileCause:
     """The cause in one of our records; what torch printed if it compares no cache entry."""
     entries = [_compared(entry, place) for entry in record.get("compared") or ()]
@@ -158,7 +159,8 @@ def cause_of_record(
         "is_exact": True,
     }
     if entries:
-        nearest, last = nearest_entry(entries), entries[0]
+        nearest = nearest_entry(entries)
+        last = entries[0]
         cause |= {
             "nearest": nearest.compile_id,
             "last_used": last.compile_id,
@@ -169,7 +171,7 @@ def cause_of_record(
     return read_fact(RecompileCause, cause)
 
 
-def _compared(entry: Mapping[str, Any], place: PlaceReader) -> ComparedEntry:
+def _compared(entry: Fields, place: PlaceReader) -> ComparedEntry:
     differing = distinct_values(
         change.replace(guard_location=line)
         for item in entry.get("failed") or ()
@@ -269,9 +271,10 @@ def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
 
 
 def _changes(item: _Failed) -> Iterator[GuardChange]:
-    texts, source = [str(text) for text in item.get("text") or ()], item.get("source") or ""
+    texts = [str(text) for text in item.get("text") or ()]
+    source = item.get("source") or ""
     guard = take_apart(texts[0]) if texts else None
-    update: dict[str, Any] = {"source": source or None}
+    update = {"source": source or None}
     if guard is not None:
         is_explained = item["leaf"] in _SELF_EXPLAINED
         update |= {"hint": guard.hint, "guard": None if is_explained else guard.expression}
@@ -283,7 +286,9 @@ def _changes(item: _Failed) -> Iterator[GuardChange]:
 
 
 def _changes_of_leaf(item: _Failed, source: str, guard: GuardText | None) -> Iterable[GuardChange]:
-    then, now, leaf = item.get("then") or {}, item.get("now") or {}, item["leaf"]
+    then = item.get("then") or {}
+    now = item.get("now") or {}
+    leaf = item["leaf"]
     name = expression(source)
     match leaf:
         case "DICT_KEYS" if then.get("type") != now.get("type"):
@@ -323,7 +328,8 @@ def _tensor_changes(
         kind: ChangeKind = "none" if now.get("text") == "None" else "type"
         yield change_of(kind, name, then.get("text") or "a tensor", _text(now))
         return
-    size, shape = expected.size or (), now["shape"]
+    size = expected.size or ()
+    shape = now["shape"]
     dims: list[tuple[ChangeKind, str, object, object]] = []
     if len(size) == len(shape):
         sizes = enumerate(zip(size, shape, strict=True))
@@ -344,8 +350,8 @@ def _tensor_changes(
         yield change_of(kind, f"{name}{member}", str(old), str(new), is_parameter=is_parameter)
     if differing:
         return
-    before, after = then.get("keys") or expected.dispatch_keys, now.get("keys") or ""
-    kind, *values = dispatch_change(before, after)
+    before = then.get("keys") or expected.dispatch_keys
+    kind, *values = dispatch_change(before, now.get("keys") or "")
     if expected.requires_grad and kind == "dispatch_keys":
         # torch treats a tensor as requiring a gradient only while grad mode is on.
         yield change_of("requires_grad", f"{name}.requires_grad", "True", "False")
@@ -362,7 +368,8 @@ def _object_change(
         is_none = old == "None" or now.get("text") == "None"
         old = then.get("text") if is_none and then else old
         return change_of("none" if is_none else "type", name, old, _a_type(now))
-    old, new = _described(then), _described(now)
+    old = _described(then)
+    new = _described(now)
     if old == new and old is not None:
         new = f"another {new}"
     if not old and isinstance(class_name, str):
@@ -390,10 +397,13 @@ def _key_list(value: _Value) -> str:
 
 def _constant(source: str, guard: GuardText, now: _Value) -> GuardChange:
     change = next(changes_of(guard))
-    old, new = change.old, _text(now)
+    old = change.old
+    new = _text(now)
     if change.kind == "none" and guard.expression.endswith(" is not None"):
-        old, new = "something else", "None"
-    captured, name = _GUARD_NAMES.search(guard.hint or ""), expression(source)
+        old = "something else"
+        new = "None"
+    captured = _GUARD_NAMES.search(guard.hint or "")
+    name = expression(source)
     if captured and (match := _CAPTURED.search(source)):
         name = f"{captured[1]} (captured by {expression(source[: match.start()])})"
     kind = value_kind(source, old, new)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from graphdoctor.facts.base import Fact, sum_of_known
+from graphdoctor.facts.base import Fact, Fields, sum_of_known
 from graphdoctor.facts.counts import CallWatch, NotCovered, WatchedFunction
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import Lane
@@ -35,7 +35,7 @@ from graphdoctor.trace.breaks import break_record, export_topic, export_words, p
 from graphdoctor.trace.origin import Origins
 
 _Fact = TypeVar("_Fact", bound=Fact)
-Event = Mapping[str, Any]
+Event = Fields
 """Its kind is under ``event``."""
 
 
@@ -49,7 +49,7 @@ class Events:
     def __contains__(self, kind: str) -> bool:
         return kind in self._last
 
-    def fields(self, kind: str) -> dict[str, Any]:
+    def fields(self, kind: str) -> Fields:
         """The fields of the last event of a kind, without the kind; empty if there is none."""
         return {key: value for key, value in self._last.get(kind, {}).items() if key != "event"}
 
@@ -65,7 +65,7 @@ class Events:
         return read_fact(fact, self.fields(kind), skips_unknown=True)
 
     @property
-    def guard_cost(self) -> Mapping[str, Any] | None:
+    def guard_cost(self) -> Fields | None:
         """Return what guard checks cost; None if that was not measured."""
         return self._last.get("guard_cost")
 
@@ -74,7 +74,7 @@ def read_events(content: bytes) -> Events:
     """Read a file's content; lines that aren't events are skipped: a killed probe leaves half a
     line.
     """
-    events: list[Event] = []
+    events = []
     for line in content.splitlines():
         with suppress(orjson.JSONDecodeError):
             event = orjson.loads(line)
@@ -113,7 +113,7 @@ def _lane(event: Event, graphs: Sequence[Graph]) -> Lane:
     return read_fact(Lane, lane)
 
 
-def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> dict[str, object]:
+def _segment(row: Sequence[Any], graphs: Sequence[Graph]) -> Fields:
     kind, start, end, *rest = row
     segment = {"kind": kind, "start_us": start, "end_us": end}
     if kind == "eager":
@@ -181,7 +181,7 @@ def call_watch(
     processes: Iterable[tuple[str | None, Mapping[int, WatchedCalls]]],
 ) -> CallWatch | None:
     """The calls that were watched in all processes; None if none was to be."""
-    functions: list[WatchedFunction] = []
+    functions = []
     cost_us = 0.0
     for name, watched in processes:
         for _, seen in sorted(watched.items()):
@@ -203,14 +203,13 @@ def _function(process: str | None, counts: Event, calls: Sequence[Event]) -> Wat
     times = [call["duration_us"] for call in steady if not call["is_profiled"]][-_TIMED_CALLS:]
     counted = next((call for call in reversed(steady) if "graph_ops" in call), None)
     names = ("compiled", "file", "line", "last_compile", "compiling_calls")
-    covered: dict[str, Any] = {}
+    covered: Fields = {}
     if counted is None:
         covered["not_covered"] = _not_covered(counts, calls)
     else:
         fields = ("graph_ops", "eager_ops", "text_ops", "eager_op_names")
-        ops = {name: counted[name] for name in fields if name in counted}
         covered = {
-            "coverage": ops,
+            "coverage": {name: counted[name] for name in fields if name in counted},
             "coverage_call": counted["call"],
             "graph_runs": counted["graph_runs"],
         }
@@ -230,7 +229,8 @@ def _function(process: str | None, counts: Event, calls: Sequence[Event]) -> Wat
 
 
 def _not_covered(counts: Event, watched: Sequence[Event]) -> NotCovered:
-    calls, is_end = counts["calls"], counts["is_end"]
+    calls = counts["calls"]
+    is_end = counts["is_end"]
     last = watched[-1]["outcome"] if watched else None
     if counts["is_deferred"]:
         return "deferred"
@@ -270,7 +270,9 @@ def with_export(recording: Recording, events: Events, environment: Environment) 
 
     calls = events.fact("export_calls", ExportCalls)
     constraints = tuple(map(expression, event["constraints"]))
-    breaks, failed, failure = recording.breaks, event["failure"], None
+    breaks = recording.breaks
+    failed = event["failure"]
+    failure = None
     if failed is not None:
         words = export_words(str(failed["message"]))
         failure = ExportFailure(type=str(failed["type"]), message=words)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.facts.base import values_of
+from graphdoctor.facts.base import Fields, grouped, values_of
 from graphdoctor.facts.evidence import (
     AnswerState,
     AskedCache,
@@ -60,7 +60,8 @@ come twice."""
 _KERNELS: Mapping[str, bool] = {"missing_fake_kernel": True, "mismatched_fake_kernel": False}
 _REASONS = ("cache_bypass_reason", "_reason", "reason", "error", "missing_backend")
 _MAX_SHAPES = 2000
-_MAX_TEXT, _MAX_REASON = 500, 2000
+_MAX_TEXT = 500
+_MAX_REASON = 2000
 _RANGES = re.compile(r"^Range constraints: \{(.*)\}\s*$", re.MULTILINE)
 _RANGE = re.compile(r"(\w+): VR\[([^,\]]+), ([^,\]]+)\]")
 
@@ -164,7 +165,8 @@ class Evidence:
         if record.kind in _SHAPES:
             self._add_shape(record)
         elif record.kind in _KERNELS:
-            op, reason = _text(record.value["op"]), record.value.get("reason")
+            op = _text(record.value["op"])
+            reason = record.value.get("reason")
             kernel = FakeKernel(
                 op=op,
                 is_missing=_KERNELS[record.kind],
@@ -179,7 +181,7 @@ class Evidence:
 
     def finish(self) -> LogEvidence:
         """Return what was collected, without counts of records."""
-        facts: dict[str, Any] = {name: tuple(items) for name, items in self._found.items()}
+        facts: Fields = {name: tuple(items) for name, items in self._found.items()}
         return LogEvidence(
             shapes=tuple(self._shapes.values()),
             hidden_shapes=self._hidden_shapes,
@@ -215,7 +217,7 @@ class Evidence:
         fields |= {"kind": kind, "compile_id": record.compile_id, "expression": expression}
         self._shapes[key] = read_fact(ShapeEvent, fields | self._place(value))
 
-    def _place(self, value: Mapping[str, Any]) -> dict[str, Any]:
+    def _place(self, value: Fields) -> Fields:
         entries = self._entries(value.get("user_stack") or value.get("stack"))
         entry = innermost([entry for entry in entries if entry.file != "<unknown>"])
         return {} if entry is None else values_of(entry, "file", "line", "text")
@@ -223,12 +225,14 @@ class Evidence:
 
 def record_counts(damage: LogDamage) -> tuple[RecordCount, ...]:
     """The kinds of records by size, largest first."""
-    counts, sizes = Counter[str](), Counter[str]()
-    for kind, (count, size) in damage.kinds.items():
-        counts[family_of(kind)] += count
-        sizes[family_of(kind)] += size
-    kinds = sorted(counts, key=lambda kind: (-sizes[kind], kind))
-    return tuple(
-        RecordCount(kind=kind, count=counts[kind], size_bytes=sizes[kind], is_shown=is_shown(kind))
-        for kind in kinds
+    families = grouped((family_of(kind), counts) for kind, counts in damage.kinds.items())
+    records = (
+        RecordCount(
+            kind=kind,
+            count=sum(count for count, _ in counts),
+            size_bytes=sum(size for _, size in counts),
+            is_shown=is_shown(kind),
+        )
+        for kind, counts in families.items()
     )
+    return tuple(sorted(records, key=lambda record: (-record.size_bytes, record.kind)))

@@ -18,12 +18,11 @@ import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.base import grouped
+from graphdoctor.facts.base import Fields, grouped
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.probe import wire
@@ -52,11 +51,11 @@ class RecordingFolder:
 
     location: Location
     logs: tuple[LogFile, ...]
-    meta: dict[str, Any] = field(default_factory=dict)
+    meta: Fields = field(default_factory=dict)
     events: Events = field(default_factory=Events)
-    what_if: dict[str, Any] = field(default_factory=dict)
-    fixes: dict[str, Any] = field(default_factory=dict)
-    declined: dict[str, Any] = field(default_factory=dict)
+    what_if: Fields = field(default_factory=dict)
+    fixes: Fields = field(default_factory=dict)
+    declined: Fields = field(default_factory=dict)
     processes: tuple[ProcessLogs, ...] | None = None
     is_running: bool = False
 
@@ -76,17 +75,14 @@ class RecordingFolder:
     @property
     def world_size(self) -> int | None:
         """Return the number of ranks of the job, as its processes reported; None if none did."""
-        size: int | None = self.events.fields("rank").get("world_size")
-        return size
+        return self.events.fields("rank").get("world_size")
 
     @cached_property
     def ranks(self) -> tuple[RankFolder, ...]:
         """The ranks, ascending, as logs or reports of processes name them; at least two for a job,
         empty if no process has one.
         """
-        reported: dict[int, int | None] = {
-            event["pid"]: event["rank"] for event in self.events.of("rank")
-        }
+        reported = {event["pid"]: event["rank"] for event in self.events.of("rank")}
         main_pid = self.events.fields("process").get("pid")
         processes = [
             replace(process, rank=reported.get(process.pid, process.rank))
@@ -189,7 +185,7 @@ def open_folder(location: Location, place: LogFile | Folder | None = None) -> Re
             hint="Name a folder in .graphdoctor/, or one that TORCH_TRACE=folder wrote.",
         )
     files = {"what_if": wire.WHAT_IF_FILE, "fixes": wire.FIXES_FILE, "declined": wire.DECLINED_FILE}
-    objects: dict[str, Any] = {name: read_object(place.read(file)) for name, file in files.items()}
+    objects: Fields = {name: read_object(place.read(file)) for name, file in files.items()}
     return RecordingFolder(
         location,
         tuple(logs),
@@ -215,7 +211,7 @@ def _logs_of_file(file: LogFile) -> tuple[LogFile, ...]:
     return tuple(logs)
 
 
-def read_object(content: bytes) -> dict[str, Any]:
+def read_object(content: bytes) -> Fields:
     """The object in a JSON file's content; empty if it's something else."""
     try:
         value = orjson.loads(content)

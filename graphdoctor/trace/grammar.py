@@ -56,7 +56,8 @@ class Record:
         """The compile it belongs to, as torch prints it (``torch/_guards.py``, 2.13,
         ``CompileId.__str__``).
         """
-        frame, count = self.metadata.get("frame_id"), self.metadata.get("frame_compile_id")
+        frame = self.metadata.get("frame_id")
+        count = self.metadata.get("frame_compile_id")
         autograd = self.metadata.get("compiled_autograd_id")
         parts = [] if autograd is None else [f"!{autograd}"]
         parts += [] if frame is None or count is None else [str(frame), str(count)]
@@ -132,7 +133,8 @@ def read_records(
     def finished(*, is_last: bool = False) -> Record | None:
         if kind is None:
             return None
-        raw, is_whole = b"", True
+        raw = b""
+        is_whole = True
         if record is not None:
             raw, is_whole = _joined(payload, record.metadata.get("has_payload"))
         if not is_whole and is_last:
@@ -213,7 +215,8 @@ def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:
             metadata = orjson.loads(raw.decode("utf-8", "replace"))
             damage.bad_bytes += 1
         except orjson.JSONDecodeError:
-            metadata, damage.is_last_broken = {}, True
+            metadata = {}
+            damage.is_last_broken = True
     kind = next((key for key in metadata if key not in _CONTEXT_KEYS), None)
     if kind is None:
         damage.broken_records += 1
@@ -276,7 +279,7 @@ def records_of(
 
 def read_chunk(chunk: Chunk) -> _Read:
     """Read one part of a log."""
-    records: list[Record] = []
+    records = []
     damage = LogDamage()
     with chunk.log.open(chunk.start) as stream:
         # A log of this machine that is not compressed: nothing is cut before its end.
@@ -291,7 +294,8 @@ def read_chunk(chunk: Chunk) -> _Read:
 
 def _starts(log: LogFile, chunk_bytes: int) -> Iterator[int]:
     yield 0
-    start, size = 0, log.size_bytes or 0
+    start = 0
+    size = log.size_bytes or 0
     while (start := (start // chunk_bytes + 1) * chunk_bytes) < size:
         with log.open(start - 1) as stream:
             # What begins before the cut is of the chunk before it.
@@ -304,7 +308,7 @@ def _starts(log: LogFile, chunk_bytes: int) -> Iterator[int]:
 
 
 def _in_order(outcomes: Iterator[Outcome[_Read]]) -> Iterator[Outcome[_Read]]:
-    early: dict[int, _Read | Failure] = {}
+    early = {}
     following = 0
     for index, read in outcomes:
         early[index] = read

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from graphdoctor.facts.base import Fact, grouped
+from graphdoctor.facts.base import Fact, Fields, grouped
 from graphdoctor.facts.evidence import AskedCache, CacheAnswer, CacheState
 from graphdoctor.facts.kernels import (
     CacheBypass,
@@ -103,7 +103,8 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     if "cuda_graphs" not in events:
         return None
     event = events.fields("cuda_graphs")
-    has_device, functions = event.pop("has_device"), event.get("functions")
+    has_device = event.pop("has_device")
+    functions = event.get("functions")
     inputs = {graph.compile_id: graph.inputs or () for graph in graphs}
     fields = {
         "skipped": [_skip(record, has_device=has_device) for record in event["skipped"]],
@@ -114,7 +115,7 @@ def cuda_graphs(events: Events, graphs: Iterable[Graph]) -> CudaGraphs | None:
     return read_fact(CudaGraphs, event | fields)
 
 
-def _function(record: Mapping[str, Any], inputs: Sequence[GraphInput]) -> dict[str, object]:
+def _function(record: Fields, inputs: Sequence[GraphInput]) -> Fields:
     copied, moved = (
         [
             {
@@ -156,8 +157,9 @@ def source_of(
     return inputs[at].source if is_fitting else None
 
 
-def _skip(record: Mapping[str, Any], *, has_device: bool) -> dict[str, object]:
-    reason, compile_id = record.get("reason"), record.get("compile_id")
+def _skip(record: Fields, *, has_device: bool) -> Fields:
+    reason = record.get("reason")
+    compile_id = record.get("compile_id")
     if reason is None:
         # torch says nothing of a graph that has no CUDA device.
         kind, reason = ("cpu_graph", _ON_CPU) if has_device else ("no_device", _NO_DEVICE)
@@ -241,7 +243,7 @@ def bypass_kind(reason: str) -> tuple[CacheBypassKind, str | None]:
 
 
 def _by_graph(records: Iterable[CacheAnswer]) -> list[list[CacheAnswer]]:
-    graphs: list[list[CacheAnswer]] = []
+    graphs = []
     latest: dict[str | None, list[CacheAnswer]] = {}
     for record in records:
         if record.cache not in _CACHES or record.state not in _STATES:
@@ -298,9 +300,9 @@ def _matched(
 
     def between(end: int) -> Iterator[MatchedRun]:
         left = list(range(done, end))
-        taken: set[int] = set()
+        taken = set()
         launch = launched = None
-        unknown: list[int] = []
+        unknown = []
         for run in waiting:
             kernel = kernels[run]
             if kernel.operation is None:
@@ -308,7 +310,8 @@ def _matched(
                 continue
             # One call can run several kernels.
             if kernel.launch is None or kernel.launch != launch:
-                launch, name = kernel.launch, base_name(kernel.operation)
+                launch = kernel.launch
+                name = base_name(kernel.operation)
                 launched = next(
                     (call for call in left if base_name(calls[call].name) == name), None
                 )
@@ -339,7 +342,8 @@ def _matched(
         if at is not None:
             yield from between(at)
             yield match(run, at)
-            waiting, done = [], at + 1
+            waiting = []
+            done = at + 1
         elif kernels[run].kind == "generated":
             yield match(run, None)
         else:
@@ -354,16 +358,14 @@ def base_name(name: str) -> str:
     return re.split(r"::|\.", _OVERLOAD.sub("", name))[-1]
 
 
-def inductor_graph(
-    value: Mapping[str, Any], compile_id: str | None, place: PlaceReader
-) -> InductorGraph:
+def inductor_graph(value: Fields, compile_id: str | None, place: PlaceReader) -> InductorGraph:
     """A graph for which Inductor generated code."""
     stacks = [
         tuple(entry for line in stack if (entry := place(*line)) is not None)
         for stack in value["stacks"]
     ]
 
-    def facts(kind: type[_Fact], items: Iterable[Mapping[str, Any]]) -> tuple[_Fact, ...]:
+    def facts(kind: type[_Fact], items: Iterable[Fields]) -> tuple[_Fact, ...]:
         fields = (
             {**item, "stack": () if item["stack"] is None else stacks[item["stack"]]}
             for item in items
@@ -388,7 +390,8 @@ def inductor_graph(
 
 def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled | None:
     """Return what a profile recorded; None for any other run, and if the call wasn't profiled."""
-    call, inductor_graphs = events.fact("profiled_call", ProfiledCall), tuple(graphs)
+    call = events.fact("profiled_call", ProfiledCall)
+    inductor_graphs = tuple(graphs)
     if call is None:
         return None
     measured = events.fields("calibration")

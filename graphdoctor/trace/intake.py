@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.facts.base import Fact, InvalidFactError, field_types, values_of
+from graphdoctor.facts.base import Fact, Fields, field_types, values_of
 from graphdoctor.facts.counts import Steps
 from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
@@ -78,21 +78,19 @@ class CompileMetrics(Fact):
     attempt: int | None = None
 
 
-def read_metrics(value: Mapping[str, Any]) -> CompileMetrics:
+def read_metrics(value: Fields) -> CompileMetrics:
     """Read a record's JSON; what doesn't fit raises, so that one odd value costs one record."""
     # The rest is large: torch writes all its settings into each record.
     fields = {
         name: value[name] for name in field_types(CompileMetrics) if value.get(name) is not None
     }
     metrics = read_fact(CompileMetrics, fields)
-    for name in _NUMBERS:
-        if not 0 <= (getattr(metrics, name) or 0) < _MOST:
-            raise InvalidFactError((name,), f"{fields[name]!r} can't be")
+    if not all(0 <= (getattr(metrics, name) or 0) < _MOST for name in _NUMBERS):
+        raise ValueError("a number that can't be")
     return metrics
 
 
 _UNKNOWN = "<unknown>"
-_COLUMNS = frozenset({"indent", "column", "end_column"})
 _DTENSOR_NAME = ': "DTensor('
 _DTENSOR = re.compile(r'\bL_(\w+): "DTensor\(\w+(?:\[[^\]"]*\])+[\w:]+, ([^"]*)\)"')
 """An input of a printed graph, such as ``L_w_: "DTensor(f32[64, 32][32, 1]cpu, S(0))"`` (2.13)."""
@@ -111,7 +109,7 @@ class SeenCompile:
     stack: tuple[StackEntry, ...] = ()
     attempts: int = 1
     reasons: tuple[str, ...] = ()
-    recompile: dict[str, Any] | None = None
+    recompile: Fields | None = None
     caller: tuple[StackEntry, ...] = ()
     metrics: CompileMetrics | None = None
     is_metrics_unread: bool = False
@@ -185,7 +183,7 @@ class Intake:
         self._is_extra = False
         self.sources: dict[CodeAt, SourceContext] = {}
         self.generated: dict[str, str | None] = {}
-        self.watched: dict[int, WatchedCalls] = {}
+        self.watched: dict[int, WatchedCalls] = defaultdict(WatchedCalls)
         self._begin()
 
     def _begin(self) -> None:
@@ -213,19 +211,21 @@ class Intake:
 
     def files(self) -> set[str]:
         """Every file in the log."""
-        files = {context.file for context in self.sources.values()}
-        files.update(file for _, file, _ in self.code_names.values())
-        files.update(self.strings.values())
-        files.update(
-            node.file for seen in self.graphs for node in seen.graph.nodes or () if node.file
-        )
         stacks = [compile_.stack for compile_ in self.compiles.values()]
         stacks += [break_.exact for break_ in self.breaks]
-        return files.union(entry.file for stack in stacks for entry in stack)
+        nodes = (node for seen in self.graphs for node in seen.graph.nodes or ())
+        return {
+            *self.strings.values(),
+            *(context.file for context in self.sources.values()),
+            *(file for _, file, _ in self.code_names.values()),
+            *(node.file for node in nodes if node.file),
+            *(entry.file for stack in stacks for entry in stack),
+        }
 
     def add(self, record: Record) -> None:
         """Take the next record; of one of another kind, only where it belongs is found out."""
-        kind, record.call_index = record.kind, self._call
+        kind = record.kind
+        record.call_index = self._call
         compile_ = self.compiles.get(record.compile_id or "")
         record.is_extra = self._is_extra if compile_ is None else compile_.is_extra
         if kind in Evidence.KINDS:
@@ -247,7 +247,7 @@ class Intake:
         self._files[text] = None
         self.origins.learn_from(text)
 
-    def _logged_entries(self, stack: Sequence[Mapping[str, Any]] | None) -> tuple[StackEntry, ...]:
+    def _logged_entries(self, stack: Sequence[Fields] | None) -> tuple[StackEntry, ...]:
         return tuple(
             self.entry(
                 self.strings.get(key) or self.inherited.get(key, _UNKNOWN),
@@ -279,7 +279,7 @@ class Intake:
 
     def _of_recompile_reasons(self, record: Record, compile_: SeenCompile) -> None:
         # It claims to be JSON, but a single reason is a bare string.
-        reasons: Any = record.payload
+        reasons = record.payload
         if reasons is not None:
             with suppress(orjson.JSONDecodeError):
                 reasons = orjson.loads(reasons)
@@ -288,16 +288,14 @@ class Intake:
 
     def _on_dynamo_graph_break_reason(self, record: Record) -> None:
         break_ = self._stacked(record, parse_break(record.payload or ""))
-        compile_ = self._compile_of(record)
-        if compile_ is not None:
+        if (compile_ := self._compile_of(record)) is not None:
             compile_.breaks.append(break_)
         if not record.is_extra:
             self.breaks.append(break_)
 
     def _on_dynamo_error(self, record: Record) -> None:
         error = self._stacked(record, parse_error(record.payload or ""))
-        compile_ = self._compile_of(record)
-        if compile_ is not None:
+        if (compile_ := self._compile_of(record)) is not None:
             compile_.error = error
 
     def _stacked(self, record: Record, break_: PrintedBreak) -> PrintedBreak:
@@ -307,32 +305,30 @@ class Intake:
         return break_
 
     def _on_dynamo_output_graph(self, record: Record) -> None:
-        compile_ = self._compile_of(record)
-        if compile_ is not None:
+        if (compile_ := self._compile_of(record)) is not None:
             compile_.has_graph = True
         if self._is_extra:
             return
-        compile_id, attempt, last = record.compile_id, record.attempt, self._last_graph
-        if (
-            last is not None
-            and not last.is_ours
-            and last.graph.compile_id == compile_id
-            and None not in (last.attempt, attempt)
-            and last.attempt < attempt  # type: ignore[operator]
-        ):
+        printed = self._last_printed(record)
+        if printed is not None and (printed.attempt or 0) < (record.attempt or 0):
             # torch dropped the graph of an earlier attempt.
             self.graphs.pop()
-        code, index = record.payload, len(self.graphs)
-        dtensors = dict(_DTENSOR.findall(code)) if code and _DTENSOR_NAME in code else {}
-        record.graph_index = index
+        code = record.payload
+        index = record.graph_index = len(self.graphs)
         graph = Graph(
-            compile_id=compile_id or "?", index=index, op_count=None, code=code, dtensors=dtensors
+            compile_id=record.compile_id or "?",
+            index=index,
+            op_count=None,
+            code=code,
+            dtensors=dict(_DTENSOR.findall(code)) if code and _DTENSOR_NAME in code else {},
         )
-        self.graphs.append(SeenGraph(graph, attempt))
+        self.graphs.append(SeenGraph(graph, record.attempt))
 
-    @property
-    def _last_graph(self) -> SeenGraph | None:
-        return self.graphs[-1] if self.graphs else None
+    def _last_printed(self, record: Record) -> SeenGraph | None:
+        """The last graph as torch printed it, if it's of the compile and ours didn't follow."""
+        last = self.graphs[-1] if self.graphs else None
+        is_same = last is not None and last.graph.compile_id == (record.compile_id or "?")
+        return last if last is not None and is_same and not last.is_ours else None
 
     def _on_compilation_metrics(self, record: Record) -> None:
         metrics = record.json() if record.payload else record.value
@@ -340,16 +336,16 @@ class Intake:
         if not isinstance(metrics, dict) or metrics.get("is_forward") is False:
             return
         compile_ = self._compile_of(record)
-        if compile_ is None or (compile_.metrics is not None and metrics.get("co_name") is None):
+        if compile_ is None or (compile_.metrics and metrics.get("co_name") is None):
             return
         compile_.is_metrics_unread = True
         read = compile_.metrics = read_metrics(metrics)
         compile_.is_metrics_unread = False
-        attempts = (
-            attempt + 1 for attempt in (read.attempt, record.attempt) if attempt is not None
-        )
-        compile_.attempts = max(attempts, default=compile_.attempts)
-        name, file, line = read.co_name, read.co_filename, read.co_firstlineno
+        attempts = [number for number in (read.attempt, record.attempt) if number is not None]
+        compile_.attempts = max(attempts, default=compile_.attempts - 1) + 1
+        name = read.co_name
+        file = read.co_filename
+        line = read.co_firstlineno
         if not name or not file or line is None:
             return
         before = self.code_names.get(compile_.frame_id)
@@ -358,7 +354,7 @@ class Intake:
         stack = compile_.stack
         if stack and stack[-1].at != (file, line):
             above = (entry for entry in stack if entry.file != _UNKNOWN)
-            compile_.stack = collapse_resumes((*above, self.entry(file, line, name, None)))
+            compile_.stack = collapse_resumes((*above, self.entry(file, line, name)))
 
     def _on_optimize_ddp_split_graph(self, record: Record) -> None:
         if record.compile_id is not None and not record.is_extra:
@@ -370,7 +366,8 @@ class Intake:
 
     def _on_graphdoctor_call(self, record: Record) -> None:
         value = record.json()
-        index, is_start = value.get("index"), value.get("event") == "start"
+        index = value.get("index")
+        is_start = value.get("event") == "start"
         is_call = is_start and not value.get("is_repeat")
         if index is not None and (is_call or index in self.calls):
             call = {} if is_start else vars(self.calls[index])
@@ -387,25 +384,25 @@ class Intake:
 
     def _on_graphdoctor_called(self, record: Record) -> None:
         value = record.json()
-        self.watched.setdefault(value["function"], WatchedCalls()).counts = value
+        self.watched[value["function"]].counts = value
 
     def _on_graphdoctor_watched_call(self, record: Record) -> None:
         value = record.json()
-        self.watched.setdefault(value["function"], WatchedCalls()).calls.append(value)
+        self.watched[value["function"]].calls.append(value)
 
     def _on_graphdoctor_steps(self, record: Record) -> None:
         self.steps = read_fact(Steps, record.json())
 
     def _of_graphdoctor_root(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
-        arguments, place = tuple(value.pop("arguments")), self._recorded_entry(value.pop("place"))
-        self.roots[compile_.frame_id] = Root(arguments=arguments, place=place, **value)
+        recorded = {"arguments": tuple(value["arguments"]), "place": self.entry(**value["place"])}
+        self.roots[compile_.frame_id] = Root(**value | recorded)
 
     def _of_graphdoctor_cached(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
         cache = IgnoredCache(
             function=value["function"],
-            entry=self._recorded_entry(value["place"]),
+            entry=self.entry(**value["place"]),
             compile_id=compile_.compile_id,
         )
         # Dynamo traces a frame anew once it knows where that breaks.
@@ -414,8 +411,10 @@ class Intake:
 
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()
-        names, place, qualname = value.get("arguments"), value.get("place"), value["qualname"]
-        entry = place and self._recorded_entry(place).replace(qualname=qualname)
+        names = value.get("arguments")
+        place = value.get("place")
+        qualname = value["qualname"]
+        entry = place and self.entry(**place).replace(qualname=qualname)
         arguments = None if names is None else tuple(names)
         self._wrapped[compile_.frame_id].add(Wrapped(qualname, arguments, entry))
 
@@ -423,39 +422,37 @@ class Intake:
         """Return what a frame of a decorator's function stands for; None if it isn't one, or if two
         modules share it.
         """
-        modules = self._wrapped.get(frame_id, set())
-        return next(iter(modules)) if len(modules) == 1 else None
+        modules = [*self._wrapped.get(frame_id, ())]
+        return modules[0] if len(modules) == 1 else None
 
     def _on_graphdoctor_graph(self, record: Record) -> None:
         if self._is_extra:
             return
         value = record.json()
-        compile_ = self._compile_of(record)
-        if compile_ is not None:
+        if (compile_ := self._compile_of(record)) is not None:
             compile_.has_graph = True
             compile_.backend_error = value.get("backend_error")
         # torch's own record of the same graph is right before it, unless a backend is called again.
-        compile_id, last = record.compile_id or "?", self._last_graph
-        printed: dict[str, Any] = {"compile_id": compile_id, "index": len(self.graphs)}
-        if last is not None and last.graph.compile_id == compile_id and not last.is_ours:
-            printed = values_of(last.graph, "compile_id", "index", "code", "dtensors")
-        index = record.graph_index = printed["index"]
-        graph = read_fact(Graph, {"op_count": None, **value, **printed}, skips_unknown=True)
+        fields: Fields = {"compile_id": record.compile_id or "?", "index": len(self.graphs)}
+        if (printed := self._last_printed(record)) is not None:
+            fields = values_of(printed.graph, "compile_id", "index", "code", "dtensors")
+        index = record.graph_index = fields["index"]
+        graph = read_fact(Graph, {"op_count": None, **value, **fields}, skips_unknown=True)
         self.graphs[index:] = [SeenGraph(graph, None, is_ours=True)]
 
     def _of_graphdoctor_caller(self, record: Record, compile_: SeenCompile) -> None:
         if not compile_.stack:
             return
-        above = tuple(self._recorded_entry(entry) for entry in record.json())
+        above = (self.entry(**entry) for entry in record.json())
         frame = compile_.stack[-1]
         if compile_.frame_id in self.code_names:
             frame = frame.replace(function=self.code_names[compile_.frame_id][0])
         compile_.stack = collapse_resumes((*without_probe(above), frame))
 
     def _of_graphdoctor_recompile(self, record: Record, compile_: SeenCompile) -> None:
-        value: dict[str, Any] = record.json()
+        value = record.json()
         compile_.recompile = value
-        caller = (self._recorded_entry(entry) for entry in value.get("caller") or ())
+        caller = (self.entry(**entry) for entry in value.get("caller") or ())
         compile_.caller = collapse_resumes(without_probe(caller))
 
     def _on_graphdoctor_stack(self, record: Record) -> None:
@@ -463,7 +460,7 @@ class Intake:
         last = self._last_stacked
         if last is None or last.record.compile_id != record.compile_id:
             return
-        last.exact = tuple(self._recorded_entry(entry) for entry in value.get("stack") or ())
+        last.exact = tuple(self.entry(**entry) for entry in value.get("stack") or ())
         last.record = last.record.replace(raised_by=value.get("raised_by"))
         compile_ = self.compiles.get(record.compile_id or "")
         if compile_ is not None and compile_.error is last:
@@ -486,16 +483,20 @@ class Intake:
     KINDS = Evidence.KINDS | {name[4:] for name in vars() if name.startswith(("_on_", "_of_"))}
 
     def _compile_of(self, record: Record) -> SeenCompile | None:
-        compile_id, frame_id = record.compile_id, record.metadata.get("frame_id")
+        compile_id = record.compile_id
+        frame_id = record.metadata.get("frame_id")
         if compile_id is None or frame_id is None:
             return None
         if type(frame_id) is not int or type(record.metadata.get("frame_compile_id")) is not int:
             raise TypeError("numbers of a frame and of its compile")
         if compile_id not in self.compiles:
-            backward = record.metadata.get("compiled_autograd_id")
-            backward = backward if type(backward) is int else None
+            autograd = record.metadata.get("compiled_autograd_id")
             self.compiles[compile_id] = SeenCompile(
-                compile_id, frame_id, self._call, self._is_extra, backward
+                compile_id,
+                frame_id,
+                self._call,
+                self._is_extra,
+                autograd if type(autograd) is int else None,
             )
         return self.compiles[compile_id]
 
@@ -508,7 +509,7 @@ class Intake:
         file: str,
         line: int,
         function: str,
-        text: str | None,
+        text: str | None = None,
         **columns: Any,  # noqa: ANN401
     ) -> StackEntry:
         """A stack entry with its file's owner."""
@@ -533,13 +534,7 @@ class Intake:
         function, _ = resumed(function)
         context = self.source(file, line, function)
         if context is None:
-            return self.entry(file, line, function, None)
+            return self.entry(file, line, function)
         # A statement of several lines begins before this line.
         text = context.statement.splitlines()[0] if context.statement else None
         return self.entry(file, line, function, text, qualname=context.qualname)
-
-    def _recorded_entry(self, entry: dict[str, Any]) -> StackEntry:
-        columns = {key: value for key, value in entry.items() if key in _COLUMNS}
-        return self.entry(
-            entry["file"], entry["line"], entry["function"], entry.get("text"), **columns
-        )

@@ -112,7 +112,7 @@ def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
         return []
     if first[1] is None:
         return [log]
-    prefixes: set[bytes] = set()
+    prefixes = set()
     # Whoever reads it reports where it can't be read further.
     with suppress(CutStreamError), log.open() as stream:
         while lines := stream.readlines(_SCAN_BYTES):

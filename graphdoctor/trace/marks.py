@@ -76,7 +76,7 @@ class _Seen:
     attempt: int = 0
     graphs: list[tuple[str, str, str]] = field(default_factory=list)
     estimates: list[str] = field(default_factory=list)
-    known: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
 
 
 class Marks(Collector):
@@ -114,48 +114,50 @@ class Marks(Collector):
         if record.compile_id is None:
             return
         seen = self._seen.setdefault(record.compile_id, _Seen())
-        known, payload = seen.known, record.payload or ""
+        fields = seen.fields
+        payload = record.payload or ""
         has_texts = record.compile_id in self._texts_of
         match record.kind:
             case "dynamo_start":
-                if known.get("began_s") is None:
-                    known["began_s"] = clock_seconds(record.stamp)
+                if fields.get("began_s") is None:
+                    fields["began_s"] = clock_seconds(record.stamp)
             case "dynamo_output_graph":
                 if (record.attempt or 0) > seen.attempt:
                     # A restarted analysis prints its graph again.
-                    seen.attempt, seen.graphs = record.attempt or 0, []
+                    seen.attempt = record.attempt or 0
+                    seen.graphs = []
                 graph = plain_graph(payload)
                 digests = graph_digest(graph), graph_digest(operations_of(graph))
                 seen.graphs.append((*digests, graph if has_texts else ""))
                 graphs, shapeless, texts = zip(*seen.graphs, strict=True)
-                known |= {"graph": _joined(graphs), "operations": _joined(shapeless)}
-                known["graph_text"] = "\n".join(texts) if has_texts else None
+                fields |= {"graph": _joined(graphs), "operations": _joined(shapeless)}
+                fields["graph_text"] = "\n".join(texts) if has_texts else None
             case "dynamo_cpp_guards_str":
                 guards = plain_guards(payload)
-                known["guards"] = graph_digest(guards)
-                known["guards_text"] = guards if has_texts else None
+                fields["guards"] = graph_digest(guards)
+                fields["guards_text"] = guards if has_texts else None
             case "inductor_collective_schedule":
                 operations = map(str, orjson.loads(payload))
-                known["collectives"] = (*known.get("collectives", ()), *operations)
+                fields["collectives"] = (*fields.get("collectives", ()), *operations)
             case "inductor_runtime_and_tensor_meta":
                 value = orjson.loads(payload)
                 for operation in value["ops"]:
                     operation.pop("estimated_runtime_ns", None)
                 text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
                 seen.estimates.append(graph_digest(_DEVICE.sub(r"\1", text)))
-                known["estimates"] = _joined(seen.estimates)
+                fields["estimates"] = _joined(seen.estimates)
             case "inductor_spmd_graph_mismatch":
-                known["mismatch"] = known.get("mismatch") or _mismatch(payload)
+                fields["mismatch"] = fields.get("mismatch") or _mismatch(payload)
             case "compilation_metrics":
-                known["ended_s"] = clock_seconds(record.stamp)
+                fields["ended_s"] = clock_seconds(record.stamp)
             case _:
                 answer = CACHE_RECORDS[record.kind]
-                known["cache"] = max(known.get("cache", answer), answer, key=_WORSE.index)
+                fields["cache"] = max(fields.get("cache", answer), answer, key=_WORSE.index)
 
     def finish(self) -> LogSpan:
         """The marks of all compiles, in the order in which they began."""
         marks = (
-            CompileMark(compile_id=compile_id, **seen.known)
+            CompileMark(compile_id=compile_id, **seen.fields)
             for compile_id, seen in self._seen.items()
         )
         return LogSpan(marks=tuple(marks), executed=self._executed)

@@ -58,18 +58,15 @@ class Origins:
         if file.startswith("<frozen ") or file in ("<string>", "<unknown>"):
             return "stdlib", None
         environment = self._environment
-        if self.torch_root and _is_below(file, self.torch_root):
+        if _is_below(file, self.torch_root):
             return "torch", "torch"
         for root in environment.site_roots:
             if _is_below(file, root):
                 return self._of_package(re.split(r"[/\\]", file[len(root) :].lstrip("/\\"))[0])
         if match := _SITE.search(file):
             return self._of_package(match[1])
-        if (
-            self._environment.stdlib_root and _is_below(file, self._environment.stdlib_root)
-        ) or _STDLIB.search(file):
-            return "stdlib", None
-        return "user", None
+        is_stdlib = _is_below(file, environment.stdlib_root) or _STDLIB.search(file)
+        return "stdlib" if is_stdlib else "user", None
 
     def _of_package(self, name: str) -> tuple[Origin, str | None]:
         name = name.removesuffix(".py")
@@ -78,8 +75,8 @@ class Origins:
         return ("user", None) if name in self._environment.own_packages else ("third_party", name)
 
 
-def _is_below(file: str, root: str) -> bool:
-    return file.startswith(root) and file[len(root) : len(root) + 1] in ("/", "\\", "")
+def _is_below(file: str, root: str | None) -> bool:
+    return bool(root) and file.startswith((f"{root}/", f"{root}\\"))
 
 
 def is_probe(file: str) -> bool:
@@ -98,7 +95,7 @@ def collapse_resumes(stack: Iterable[StackEntry]) -> tuple[StackEntry, ...]:
     """The stack with a function and its resume functions merged into one entry, at the line reached
     last.
     """
-    kept: list[StackEntry] = []
+    kept = []
     for entry in stack:
         function, line = resumed(entry.function)
         if line is None:
@@ -147,7 +144,7 @@ class Wrapped:
 def _with_names(text: str, arguments: Sequence[str]) -> str:
     names = dict(enumerate(arguments))
     return _KEYWORD.sub(
-        r"\1", _POSITION.sub(lambda found: names.get(int(found[1]), found[0]), text)
+        r"\1", _POSITION.sub(lambda match: names.get(int(match[1]), match[0]), text)
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.facts.base import values_of
+from graphdoctor.facts.base import Fields, values_of
 from graphdoctor.facts.picture import Autotuned, CompileArtifacts, Phase, Picture, SourceText
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
@@ -83,7 +83,8 @@ class Phases(Collector):
         and move along.
         """
         later = super().after_reset()
-        later._first_us, later._open = self._first_us, self._open
+        later._first_us = self._first_us
+        later._open = self._open
         compile_id = self._open[-1].compile_id if self._open else None
         later._begun = [
             phase for phase in self._open if phase.compile_id == compile_id and phase in self._begun
@@ -94,7 +95,9 @@ class Phases(Collector):
     def add(self, record: Record) -> None:
         """See ``Collector``."""
         event = record.json()
-        name, time_us, args = str(event["name"]), float(event["ts"]), event.get("args") or {}
+        name = str(event["name"])
+        time_us = float(event["ts"])
+        args = event.get("args") or {}
         # The event's own compile id, ``None`` as text outside any compile, or its record's.
         compile_id = record.compile_id
         if (printed := args.get("compile_id")) is not None:
@@ -149,7 +152,8 @@ class Phases(Collector):
             begun.is_elsewhere = any(phase.compile_id is not None for phase in self._open)
             for phase in self._open:
                 if phase.is_elsewhere and phase.name == begun.name:
-                    phase.running, phase.count = phase.running + 1, phase.count + 1
+                    phase.running = phase.running + 1
+                    phase.count = phase.count + 1
                     phase.at_once = max(phase.at_once, phase.running)
                     return
         self._begun.append(begun)
@@ -177,9 +181,7 @@ class Phases(Collector):
                 self._open.append(inner)
         return phase
 
-    def _note(
-        self, name: str, compile_id: str | None, time_us: float, args: dict[str, Any]
-    ) -> None:
+    def _note(self, name: str, compile_id: str | None, time_us: float, args: Fields) -> None:
         for phase in reversed(self._open):
             if phase.compile_id == compile_id and phase.start_us <= time_us:
                 count = sum(key.partition(" (")[0] == name for key in phase.notes)
@@ -188,7 +190,7 @@ class Phases(Collector):
                 return
 
 
-def _autotuned(phase: _Begun, stats: dict[str, Any]) -> Autotuned:
+def _autotuned(phase: _Begun, stats: Fields) -> Autotuned:
     triton_ms = stats.get("best_triton_time")
     return Autotuned(
         operation=phase.name.removesuffix(_AUTOTUNING),
@@ -203,7 +205,7 @@ def _autotuned(phase: _Begun, stats: dict[str, Any]) -> Autotuned:
     )
 
 
-def _notes(args: dict[str, Any]) -> dict[str, str]:
+def _notes(args: Fields) -> dict[str, str]:
     texts = {
         key: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         for key, value in args.items()
@@ -325,7 +327,8 @@ def picture_of(
             # Each process records files itself, and a late one may have had no room for a file.
             if file.file not in files or files[file.file].text is None:
                 files[file.file] = file
-        stages, phases = section.collector(Stages), section.collector(Phases)
+        stages = section.collector(Stages)
+        phases = section.collector(Phases)
         artifacts = section.collector(Artifacts)
         for name, facts in (
             ("graphs", stages.graphs(part.recording, first_index)),

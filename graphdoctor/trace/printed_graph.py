@@ -217,7 +217,8 @@ class _Reader:
         if not _KEYWORDS.isdisjoint((*names, match["name"], *match["target"].split("."))):
             return False
         value = None if match["value"] is None else _value_of(match["value"])
-        target, text = short_target(match["target"]), short_target(match["call"])
+        target = short_target(match["target"])
+        text = short_target(match["call"])
         self._add(
             match["name"], "call_function", target, self._known_among(names), value=value, text=text
         )
@@ -229,7 +230,8 @@ class _Reader:
                 return True
             case [ast.Return(value=value), *rest]:
                 # Its name isn't printed.
-                name, number = "output", 0
+                name = "output"
+                number = 0
                 while name in self._known:
                     number += 1
                     name = f"output_{number}"
@@ -267,8 +269,8 @@ class _Reader:
         if named is None:
             return False
         node, annotation, _ = named
-        inputs, value = self._inputs(*parts), _value(annotation)
-        self._add(node, "call_function", f"operator.{name}", inputs, value=value)
+        inputs = self._inputs(*parts)
+        self._add(node, "call_function", f"operator.{name}", inputs, value=_value(annotation))
         return True
 
     def _take_named(self, name: str, annotation: ast.expr | None, value: ast.expr) -> bool:
@@ -284,7 +286,7 @@ class _Reader:
                 self._known.discard(value.id)
                 self._known.add(name)
             return is_argument
-        if _BOXED_ARGUMENT.search(name) and isinstance(value, (ast.List, ast.Tuple)):
+        if _BOXED_ARGUMENT.search(name) and isinstance(value, ast.List | ast.Tuple):
             # From 2.15 on: a list that the operator on the next line empties.
             self._boxed[name] = self._inputs(value)
             return True
@@ -324,7 +326,8 @@ class _Reader:
         path = dotted_path(function)
         if path is None:
             return ("call_method", function.attr) if isinstance(function, ast.Attribute) else None
-        name, rest = ".".join(path), ".".join(path[1:])
+        name = ".".join(path)
+        rest = ".".join(path[1:])
         if path[0] == "self" or path[0] in self._known:
             return ("call_module" if path[0] == "self" else "call_method", rest) if rest else None
         if path[0] == "torch":
@@ -411,7 +414,7 @@ def _named(statement: ast.stmt) -> tuple[str, ast.expr | None, ast.expr] | None:
 
 def dotted_path(expression: ast.expr) -> list[str] | None:
     """The names in ``self.a.b``, also as ``getattr(self.a, "0")``; None for another expression."""
-    names: list[str] = []
+    names = []
     while not isinstance(expression, ast.Name):
         match expression:
             case ast.Attribute(value=owner, attr=name):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
 from graphdoctor.executors.local import ALONE
-from graphdoctor.facts.base import InvalidFactError
+from graphdoctor.facts.base import Fields, InvalidFactError
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.evidence import LogSpan
 from graphdoctor.facts.fixes import DeclinedEdits, Treatment
@@ -45,7 +44,7 @@ from graphdoctor.trace.sections import (
 )
 from graphdoctor.trace.storage.places import Location
 
-_MEASURED: dict[str, Any] = {
+_MEASURED: Fields = {
     "coverage": Coverage,
     "repeats": Repeats,
     "kernels": KernelShare,
@@ -83,7 +82,8 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
 
 
 def _read(folder: RecordingFolder, wanted: Wanted, executor: Executor) -> Recording:
-    events, run = folder.events, _reported(folder)
+    events = folder.events
+    run = _reported(folder)
     main_pid = events.fields("process").get("pid")
     if folder.processes is not None:
         processes: Sequence[ProcessLogs] = folder.processes
@@ -105,7 +105,7 @@ def _read(folder: RecordingFolder, wanted: Wanted, executor: Executor) -> Record
             parts.append((Part(assembler.finish(is_cut=process.is_cut), name, reset), section))
     merged = _merged(contents, named, [part for part, _ in parts], events)
     merged = with_export(merged, events, run.environment)
-    read: dict[str, object] = {}
+    read: Fields = {}
     if wanted.picture:
         from graphdoctor.trace.picture import picture_of
 
@@ -140,7 +140,8 @@ def _collectors(wanted: Wanted) -> Iterator[Collector]:
 
 
 def _reported(folder: RecordingFolder) -> Recording:
-    meta, events = folder.meta, folder.events
+    meta = folder.meta
+    events = folder.events
     # The tensors that have the batch size that was asked for.
     batched = [dict(tensor) for event in events.of("batch") for tensor in event["tensors"]]
     replay = None
@@ -153,10 +154,8 @@ def _reported(folder: RecordingFolder) -> Recording:
         {"kind": event.get("kind"), "value": event.get("value"), "call_index": event.get("call")}
         for event in events.of("compile_switch")
     )
-    measured: dict[str, Any] = {name: events.fact(name, kind) for name, kind in _MEASURED.items()}
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("calls", "frames", "compiles", "graphs", "breaks", "gaps"), ()
-    )
+    measured: Fields = {name: events.fact(name, kind) for name, kind in _MEASURED.items()}
+    nothing: Fields = dict.fromkeys(("calls", "frames", "compiles", "graphs", "breaks", "gaps"), ())
     return Recording(
         **nothing,
         environment=read_fact(Environment, events.fields("environment")),

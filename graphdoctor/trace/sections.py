@@ -150,7 +150,8 @@ class ProcessSections:
         differently.
         """
         self.is_ours |= record.kind.startswith(ARTIFACT_PREFIX)
-        self.first, self.last = self.first or record.stamp, record.stamp
+        self.first = self.first or record.stamp
+        self.last = record.stamp
         begun = self.sections[-1].intake.compiles.get(record.compile_id or "")
         if record.kind == "dynamo_start" and begun is not None and begun.is_started:
             # The same id begins again after a ``torch._dynamo.reset()``.
@@ -286,7 +287,9 @@ def _read_log(
     contents.damage.is_last_broken = False
     first = takers[0]
     first.beginning.has_lost_event |= has_lost_event(log)
-    lanes, begun, last = Lanes(by_lane), set[Lane](), None
+    lanes = Lanes(by_lane)
+    begun = set[Lane]()
+    last = None
     taken: ProcessSections | None = first
     for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
         lane = lanes.of(record)

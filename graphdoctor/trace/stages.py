@@ -103,7 +103,8 @@ class Stages(Collector):
         elif record.kind == _PROVENANCE:
             # It comes after the generated code that it is about; without a payload if that is from
             # a cache.
-            code, mappings = self._last_code.get(compile_id), record.json()
+            code = self._last_code.get(compile_id)
+            mappings = record.json()
             if code is not None and mappings:
                 sources = mappings.get("preToPost", {})
                 code.lowered_from = {name: tuple(nodes) for name, nodes in sources.items()}

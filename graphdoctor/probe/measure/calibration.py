@@ -48,7 +48,8 @@ _PARTS = {"cpu": 16, "cuda": 1}
 """What is copied at once. A short measurement is more likely to be left alone by other work on a
 CPU."""
 
-_FIRST_SIZE, _LAST_SIZE = 256, 8192
+_FIRST_SIZE = 256
+_LAST_SIZE = 8192
 """Of a matrix: powers of 2 between the two, until a product takes long enough."""
 
 _LONG_ENOUGH_S = 0.002
@@ -64,7 +65,8 @@ _SHARE_OF_EACH = 0.2
 """Of the budget for a function such as ``tanh``: there are several, and each call takes a few
 milliseconds."""
 
-_LEAST, _MOST = 3, 200
+_LEAST = 3
+_MOST = 200
 _STEADY = 1.1
 _LAUNCHES = 200
 TF32 = "tf32"
@@ -98,11 +100,13 @@ def calibrate(
     before = next((it for it in reversed(kept) if it.conditions == calibration.conditions), None)
     if before is not None:
         calibration = before.replace(cache_bytes=calibration.cache_bytes)
-    products, rates = dict(calibration.matmul_tflops_per_s), dict(calibration.elementwise_g_per_s)
+    products = dict(calibration.matmul_tflops_per_s)
+    rates = dict(calibration.elementwise_g_per_s)
     missing = [dtype for dtype in _products(dtypes, device) if dtype not in products]
     unmeasured = [name for name in measurable(elementwise, device) if name not in rates]
-    copy, launch = calibration.copy_gb_per_s, calibration.launch_us
-    are_steady: list[bool] = []
+    copy = calibration.copy_gb_per_s
+    launch = calibration.launch_us
+    are_steady = []
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
         if before is None:
             copy, is_steady = _copy(device)
@@ -157,7 +161,8 @@ def _copy(device: torch.device) -> _Rate:
     # Written once, so that its pages exist.
     target = torch.zeros(size, dtype=torch.float32, device=device)
     # Part by part on a CPU: by the turn of the first one again, the caches hold others.
-    count, part_count = _COPIES[device.type], _PARTS[device.type]
+    count = _COPIES[device.type]
+    part_count = _PARTS[device.type]
     parts = itertools.cycle(zip(source.chunk(part_count), target.chunk(part_count), strict=True))
 
     def copy() -> None:
@@ -171,7 +176,8 @@ def _copy(device: torch.device) -> _Rate:
 def _product(name: str, device: torch.device, part: float = 1.0) -> _Rate:
     dtype = torch.float32 if name == TF32 else getattr(torch, name)
     with tf32_matmuls() if name == TF32 else nullcontext():
-        size, seconds = _FIRST_SIZE, 0.0
+        size = _FIRST_SIZE
+        seconds = 0.0
         while seconds < _LONG_ENOUGH_S and size < _LAST_SIZE:
             size *= 2
             # Not all zeros or ones: with these a GPU takes less power, and runs faster than it does
@@ -192,9 +198,10 @@ def _best(call: Make, device: torch.device, part: float = 1.0) -> _Rate:
     the device, and the first one may compile it. ``part``: of the budget.
     """
     times: list[float] = []
-    undisturbed: list[float] = []
+    undisturbed = []
     _time(call)
-    started, budget = perf_counter(), part * _BUDGET_S[device.type]
+    started = perf_counter()
+    budget = part * _BUDGET_S[device.type]
     while len(times) < _LEAST or (
         len(times) < _MOST and perf_counter() - started < _PATIENCE * budget
     ):

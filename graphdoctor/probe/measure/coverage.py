@@ -26,6 +26,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
+from ...facts.base import Fields
 from ...facts.counts import Coverage
 from ...facts.recording import GraphRun, SteadyCall
 from ..torch_private import torch_api, torch_trace
@@ -78,7 +79,7 @@ class CompileWatch(torch_trace.TraceLooker):
         compiled, self._compiled, self._open = self._compiled, Compiled(), {}
         return compiled
 
-    def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
+    def look_at(self, metadata: Fields, payload: str | None) -> None:
         """Count a compile, or note where it begins or ends."""
         compiled = self._compiled
         if metadata.get("artifact", {}).get("name") == "recompile_reasons":
@@ -96,10 +97,11 @@ class CompileWatch(torch_trace.TraceLooker):
             compiled.is_over_limit |= self.is_over_limit(metadata)
             compiled.seconds += (metrics.get("duration_us") or 0) / 1e6
 
-    def _note(self, metadata: dict[str, Any], name: str, phase: str) -> None:
+    def _note(self, metadata: Fields, name: str, phase: str) -> None:
         started = self._open.setdefault((threading.get_ident(), name), [])
         if phase == "B":
-            compile_id, is_frame = torch_trace.compile_id(metadata), name == torch_api.FRAME_PHASE
+            compile_id = torch_trace.compile_id(metadata)
+            is_frame = name == torch_api.FRAME_PHASE
             started.append(TimedCompile(compile_id, perf_counter(), None, is_frame))
             self._compiled.spans.append(started[-1])
         elif phase == "E":
@@ -214,7 +216,7 @@ def is_eager(event: Any) -> bool:
 
     Autograd's and Dynamo's own operations don't count.
     """
-    is_operation: bool = event.name.startswith(_OPERATION)
+    is_operation = event.name.startswith(_OPERATION)
     return is_operation and _around(event, _NOT_EAGER) is None
 
 
@@ -300,7 +302,7 @@ class CutCall:
         )
         return replace(self, segments=tuple(parts))
 
-    def fields(self, call: int | None) -> dict[str, object]:
+    def fields(self, call: int | None) -> Fields:
         """Return the call, None for the steady one, as a ``lane`` event; of too many segments the
         shortest are left out.
         """
@@ -319,7 +321,8 @@ class CutCall:
 def cut_profile(events: Sequence[Any]) -> CutCall:
     """Cut a profiled call, all of which is under ``CALL_RANGE``, into segments."""
     whole = next(event for event in events if event.name == CALL_RANGE)
-    began, ended = whole.time_range.start, whole.time_range.end
+    began = whole.time_range.start
+    ended = whole.time_range.end
     of_thread = [event for event in events if event.thread == whole.thread]
     of_thread.sort(key=lambda event: event.time_range.start)
     moved = (
@@ -354,9 +357,10 @@ def _backward_passes(
 
 
 def _of_thread(events: Iterable[Any]) -> Iterator[Segment]:
-    lookup: Segment | None = None
+    lookup = None
     for event in events:
-        start, end = event.time_range.start, event.time_range.end
+        start = event.time_range.start
+        end = event.time_range.end
         # Only what comes right after a search is what it found.
         if lookup is not None and start >= lookup.end_us:
             yield replace(lookup, compile_id=torch_api.region_of(event.name))
@@ -379,7 +383,8 @@ def _backward_runs(events: Iterable[Any], of_thread: Iterable[Any]) -> Iterator[
         if event.name == torch_api.COMPILED_BACKWARD:
             compile_id = graph = None
             if (of := forward.get(event.sequence_nr)) is not None:
-                compile_id, within = _compile_id(of), _around(of, GRAPH_RANGE)
+                compile_id = _compile_id(of)
+                within = _around(of, GRAPH_RANGE)
                 graph = None if within is None else _graph(within)
             span = event.time_range
             yield Segment("graph", span.start, span.end, compile_id, graph, is_backward=True)

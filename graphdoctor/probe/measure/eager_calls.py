@@ -48,7 +48,8 @@ class EagerCalls:
 
     def close(self) -> None:
         """Look on no more, and count what was seen last."""
-        end, self._end = self._end, None
+        end = self._end
+        self._end = None
         if end is not None:
             end()
         for thread in list(self._missed):

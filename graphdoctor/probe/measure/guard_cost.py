@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from ...facts.base import Fields
 from ..torch_private import torch_guards
 from ..torch_private.torch_api import CACHE_LOOKUP, REGION_PREFIX, region_of
 from ..torch_private.torch_kernels import ProfiledEvent, profiled_events, quick_range
@@ -71,12 +72,12 @@ class CheckTimer:
 
     def __init__(self, compiled: CompiledCode) -> None:
         self._compiled = compiled
-        self._measured: dict[CodeType, dict[str, Any]] = {}
+        self._measured: dict[CodeType, Fields] = {}
         self._runs: Counter[CodeType] = Counter()
         self._bill_left_s = _BILL_BUDGET_S
         self.troubles: list[str] = []
 
-    def run(self, call: Callable[[], object]) -> list[dict[str, Any]]:
+    def run(self, call: Callable[[], object]) -> list[Fields]:
         """Make the call and measure each compiled frame the first time it is entered.
 
         Returns:
@@ -126,7 +127,7 @@ class CheckTimer:
         entry |= {"bill": bill, "unbilled_count": unbilled}
 
 
-def _bill(tree: Any, values: _Values, budget_s: float) -> tuple[list[dict[str, Any]], int]:
+def _bill(tree: Any, values: _Values, budget_s: float) -> tuple[list[Fields], int]:
     """Return the cost of each part of the tree, and the number of parts left unmeasured."""
     parts = torch_guards.guard_parts(tree)
     stop = perf_counter() + budget_s
@@ -134,7 +135,7 @@ def _bill(tree: Any, values: _Values, budget_s: float) -> tuple[list[dict[str, A
     if budget_s <= 0 or (same := _savings(tree, (), values)) is None:
         return [], len(parts)
     floor = max(map(abs, same))
-    bill: list[dict[str, Any]] = []
+    bill = []
     for part, left_out in parts[:_MAX_PARTS]:
         if perf_counter() > stop:
             break
@@ -156,7 +157,8 @@ def _savings(tree: Any, left_out: Collection[str], values: _Values) -> list[floa
     ]
     if not all(clone.check(values) for clone in clones):
         return None
-    first, later = _saved_us(whole, rest, values), _saved_us(later_whole, later_rest, values)
+    first = _saved_us(whole, rest, values)
+    later = _saved_us(later_whole, later_rest, values)
     return statistics.quantiles([*first, *later], n=4)
 
 
@@ -184,7 +186,8 @@ _MAX_EVENTS = 50_000
 _FIRST_CALLS = 3
 """Calls under a new profiler that don't count: its buffers are new, and everything is cold."""
 
-_MIN_CALLS, _MAX_CALLS = 5, 100
+_MIN_CALLS = 5
+_MAX_CALLS = 100
 _BUDGET_S = 3.0
 
 
@@ -198,7 +201,7 @@ class Searches(NamedTuple):
     calls: list[list[tuple[str | None, float]]]
     profiler_us: float
 
-    def add_to(self, cost: dict[str, Any]) -> None:
+    def add_to(self, cost: Fields) -> None:
         """Add the times of all searches in a call, and of those that found each compile; none of
         too few calls.
         """

@@ -61,16 +61,19 @@ CALL_RANGE = "graphdoctor_kernels"
 EMPTY_RANGE = "graphdoctor_empty_call"
 """Profiler range of a call that does nothing: the profiler's own time, and ours."""
 
-_MIN_CALLS, _MAX_CALLS = 3, 20
+_MIN_CALLS = 3
+_MAX_CALLS = 20
 _MAX_EVENTS = 50_000
 _BUDGET_S = 1.0
 _PROFILED_S = 2 * _BUDGET_S
 _MAX_UNPROFILED = 50
-_DEVICE_S, _MAX_IN_A_ROW = 0.1, 5
+_DEVICE_S = 0.1
+_MAX_IN_A_ROW = 5
 _SLOWED = 2.0
 """A profiler makes calls of many short operations about that much longer."""
 
-_DISTURBED, _PROFILER_US = 5.0, 200.0
+_DISTURBED = 5.0
+_PROFILER_US = 200.0
 _CALLING_NS = 20_000
 """An operation that only calls others takes a few microseconds for each, under the profiler."""
 
@@ -169,31 +172,30 @@ class SeenCall:
     def share(self) -> KernelShare:
         """Add up where its time goes."""
         groups: dict[tuple[str, KernelKind], list[tuple[Kernel, float]]] = defaultdict(list)
-        for kernel, counted_ns in self._counted_once():
-            groups[short_name(kernel.name), kernel.kind].append((kernel, counted_ns / 1e3))
-        us_of = {group: sum(us for _, us in runs) for group, runs in groups.items()}
-        is_seen = self.launches is not None
         kind_us: dict[KernelKind, float] = defaultdict(float)
+        copied_us = 0.0
+        for kernel, counted_ns in self._counted_once():
+            us = counted_ns / 1e3
+            groups[short_name(kernel.name), kernel.kind].append((kernel, us))
+            kind_us[kernel.kind] += us
+            copied_us += us if kernel.is_graph_input else 0.0
         largest = []
-        for name, kind in sorted(us_of, key=lambda group: -us_of[group]):
-            runs = groups[name, kind]
-            kind_us[kind] += us_of[name, kind]
-            launched_by = [of for kernel, _ in runs if (of := kernel.operations())]
-            is_library = kind == "library"
-            innermost = {of[0].name for of in launched_by if is_library and self.is_on_device}
-            outermost = {of[-1].name for of in launched_by if is_library}
+        for (name, kind), runs in groups.items():
+            launched_by = [
+                of for kernel, _ in runs if kind == "library" and (of := kernel.operations())
+            ]
+            innermost = {of[0].name for of in launched_by if self.is_on_device}
             largest.append(
                 KernelTime(
                     name=name,
                     kind=kind,
-                    us=us_of[name, kind],
+                    us=sum(us for _, us in runs),
                     count=len(runs),
                     operations=tuple(sorted(innermost)),
-                    within=tuple(sorted(outermost)),
+                    within=tuple(sorted({of[-1].name for of in launched_by})),
                 )
             )
-        copies = (run for runs in groups.values() for run in runs if run[0].is_graph_input)
-        copied_us = sum(us for _, us in copies)
+        largest.sort(key=lambda kernel: -kernel.us)
         inside = [node.event for node in self.nodes]
         names = (CACHE_LOOKUP, COMPILED_BACKWARD)
         regions = [it for it in inside if it.name.startswith(REGION_PREFIX) or it.name in names]
@@ -202,13 +204,12 @@ class SeenCall:
         if self.is_on_device:
             others = _waits(inside)
         covered_ns = _covered_ns([*_spans(regions), *others])
+        is_seen = self.launches is not None
+        kinds: tuple[KernelKind, ...] = ("library", "generated", "copy", "communication")
         return KernelShare(
             device="cuda" if self.is_on_device else "cpu",
             call_us=self.us,
-            library_us=kind_us["library"] if is_seen else None,
-            generated_us=kind_us["generated"] if is_seen else None,
-            copy_us=kind_us["copy"] if is_seen else None,
-            communication_us=kind_us["communication"] if is_seen else None,
+            **{f"{kind}_us": kind_us[kind] if is_seen else None for kind in kinds},
             graph_input_copy_us=copied_us if self.is_on_device and is_seen else None,
             launches=self.launches,
             graph_launches=self.graph_launches,
@@ -382,7 +383,8 @@ def device_us(make: Make, restore: Restore | None, seconds: float) -> float | No
     # A profiler's first calls start CUPTI, and some of their kernels may be missing.
     for number in (1, most):
         synchronize()
-        made, ends = 0, perf_counter() + _DEVICE_S
+        made = 0
+        ends = perf_counter() + _DEVICE_S
         try:
             with profile(activities=[ProfilerActivity.CUDA]) as profiler:
                 while not made or (made < number and perf_counter() < ends):
@@ -465,7 +467,8 @@ def calls_in(
     )
     wholes = [node.event for node in nodes if node.event.name == CALL_RANGE]
     for number, whole in enumerate(sorted(wholes, key=attrgetter("start_ns"))):
-        start, end = whole.start_ns, whole.end_ns
+        start = whole.start_ns
+        end = whole.end_ns
         inside = [node for node in nodes if start <= node.event.start_ns < end]
         of_call = [kernel for kernel in kernels if start <= kernel.start_ns < end]
         was_held_up = number < len(held_up) and held_up[number]
@@ -488,7 +491,7 @@ def _on_device(events: Iterable[ProfiledEvent]) -> list[ProfiledEvent]:
 
 def _nodes(events: Sequence[ProfiledEvent]) -> list[_Node]:
     around: dict[int, list[_Node]] = defaultdict(list)
-    nodes: list[_Node] = []
+    nodes = []
     threads = list(dict.fromkeys(event.thread for event in events))
     place = {thread: number for number, thread in enumerate(threads)}
     for event in sorted(events, key=lambda it: (place[it.thread], it.start_ns, -it.duration_ns)):

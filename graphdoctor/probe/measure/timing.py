@@ -63,7 +63,7 @@ def time_calls(
     enough others remain. ``number``: calls that are timed together, as in a loop of calls.
     """
     times: list[float] = []
-    undisturbed: list[float] = []
+    undisturbed = []
     ends = time.perf_counter() + seconds
     while len(times) < least or (time.perf_counter() < ends and len(times) < most):
         synchronize()
@@ -239,10 +239,9 @@ def kept_bytes(call: Make) -> int | None:
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, operator.attrgetter("tensor")):
             output = call()
-        alive = [packed.tensor for packed in saved]
         sizes = {
             storage.data_ptr(): storage.nbytes()
-            for tensor in (*alive, *_on_contexts(output))
+            for tensor in (*[packed.tensor for packed in saved], *_on_contexts(output))
             for storage in _storages(tensor)
         }
     except (RuntimeError, NotImplementedError):
@@ -265,7 +264,7 @@ def _on_contexts(output: object) -> Iterator[Tensor]:
     with some.
     """
     waiting = [tensor.grad_fn for tensor in tensors_in(output)]
-    seen: set[object] = set()
+    seen = set()
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
@@ -273,5 +272,5 @@ def _on_contexts(output: object) -> Iterator[Tensor]:
         seen.add(node)
         waiting.extend(following for following, _ in node.next_functions)
         for value in getattr(node, "__dict__", {}).values():
-            items = value if isinstance(value, (list, tuple)) else [value]
+            items = value if isinstance(value, list | tuple) else [value]
             yield from (item for item in items if isinstance(item, Tensor))

@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch import Tensor
 
+from ...facts.base import Fields
 from ...facts.counts import Steps, UnwatchedReason, WatchOutcome
 from ..torch_private import torch_api
 from ..torch_private.torch_hooks import (
@@ -53,7 +54,8 @@ _MAX_SHARE = 100
 """Of the calls of one function, at most this many or one in a hundred are watched, whichever is
 more."""
 
-_FREE_S, _COST_SHARE = 1.0, 0.01
+_FREE_S = 1.0
+_COST_SHARE = 0.01
 """Calls are profiled as long as watching has taken less than this and than this share of the time
 since."""
 
@@ -98,7 +100,7 @@ class _Watched:
     def calls(self) -> int:
         return self._counted + sum(planned - length_hint(ends) for planned, ends in self._stretches)
 
-    def counted(self, *, is_end: bool) -> dict[str, Any]:
+    def counted(self, *, is_end: bool) -> Fields:
         """Return fields of ``WatchedFunction``; ``is_deferred``: its work is done after the call;
         ``is_end``: counts are final.
         """
@@ -131,7 +133,8 @@ class _Watched:
 
     def on_compile(self) -> None:
         with self._lock:
-            calls, last = self.calls, self.last_compile
+            calls = self.calls
+            last = self.last_compile
             if last != calls:
                 self._compiling_calls = self._compiling_calls + 1 if last == calls - 1 else 1
             self.last_compile = self._armed_at = calls
@@ -194,7 +197,8 @@ class _Watched:
 
     def _replace_hook(self, hook: Enter) -> None:
         if (context := self._context()) is not None:
-            before, self._hook = self._hook, hook
+            before = self._hook
+            self._hook = hook
             replace_call_hook(context, before, hook)
 
 
@@ -242,7 +246,8 @@ class _Call:
 
     def end_profiler(self) -> Iterator[Iterator[str | None]] | None:
         """End ours, if it runs; returns what it saw."""
-        profiler, self.profiler = self.profiler, None
+        profiler = self.profiler
+        self.profiler = None
         ranges = None if profiler is None else profiler.end()
         self.marks.close()
         return ranges
@@ -269,7 +274,7 @@ class CallWatcher:
         self._first: float | None = None
         self._calls_before: dict[int, int] = {}
         """Calls of each function before the stance was set."""
-        self._waiting: list[tuple[dict[str, Any], DeviceClock | None]] = []
+        self._waiting: list[tuple[Fields, DeviceClock | None]] = []
 
     def install_calls(self, describe: Callable[[Any], CompiledAt]) -> None:
         """Watch what torch.compile makes from now on; ``describe`` is called inside
@@ -278,7 +283,8 @@ class CallWatcher:
 
         def add(context: Any, function: Any) -> None:
             if context not in self._by_context:
-                number, place = len(self._functions), describe(function)
+                number = len(self._functions)
+                place = describe(function)
                 called = function.forward if isinstance(function, torch.nn.Module) else function
                 is_deferred = any(
                     is_kind(called)
@@ -306,7 +312,8 @@ class CallWatcher:
 
     def _on_stance(self, before: str, coming: str) -> None:
         for watched in self._functions:
-            number, calls = watched.number, watched.calls
+            number = watched.number
+            calls = watched.calls
             earlier = self._calls_before.get(number, 0)
             if before == "force_eager":
                 self.eager_calls.add(number, "force_eager", calls - earlier)
@@ -378,8 +385,7 @@ class CallWatcher:
         try:
             if self._graphs is not None and self._is_profile_due(watched):
                 if torch_api.has_conversions():
-                    marked = torch_api.marked_conversions(CONVERSION_RANGE)
-                    call.marks.enter_context(marked)
+                    call.marks.enter_context(torch_api.marked_conversions(CONVERSION_RANGE))
                 call.marks.enter_context(torch_api.marked_texts(TEXT_RANGE))
                 call.runs = call.marks.enter_context(self._graphs.watched())
                 call.profiler = RangeProfiler()
@@ -406,7 +412,8 @@ class CallWatcher:
         return None
 
     def _is_profile_due(self, watched: _Watched) -> bool:
-        last, last_compile = watched.profiled_call, watched.last_compile
+        last = watched.profiled_call
+        last_compile = watched.last_compile
         if last_compile is None and watched.is_fullgraph:
             return False  # torch may raise after the call, and forget to end it
         if last is not None and watched.calls < 2 * last and last > (last_compile or 0):
@@ -447,7 +454,7 @@ class CallWatcher:
             call.outcome = "raised"
         elif self._activity != call.activity:
             call.outcome = "compiled"
-        artifact: dict[str, Any] = {
+        artifact: Fields = {
             "function": call.function.number,
             "call": call.number,
             "outcome": call.outcome,
@@ -485,7 +492,8 @@ class CallWatcher:
 
 # The steps of a training loop.
 
-_MAX_STEPS, _MAX_LOSSES = 100, 5
+_MAX_STEPS = 100
+_MAX_LOSSES = 5
 
 
 class BackwardSteps:
@@ -506,7 +514,8 @@ class BackwardSteps:
         now = perf_counter()
         if self._last is not None and not self.has_compiled:
             self._intervals_us.append((now - self._last) * 1e6)
-        self._last, self.has_compiled = now, False
+        self._last = now
+        self.has_compiled = False
         self._count += 1
         if len(self._losses) < _MAX_LOSSES and isinstance(loss, Tensor) and loss.numel() == 1:
             self._losses.append(loss.detach().clone())

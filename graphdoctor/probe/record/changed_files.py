@@ -40,7 +40,8 @@ class ChangedFiles:
         if not self._is_hooked:
             self._is_hooked = True
             sys.addaudithook(torch.compiler.disable(self._look))
-        before, self._lines = self._lines, lines
+        before = self._lines
+        self._lines = lines
         try:
             yield
         finally:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...facts.base import Fields
 from ..torch_private.torch_api import DTYPES
 from ..torch_private.torch_guards import dispatch_keys
 
@@ -57,7 +58,7 @@ def value_text(value: Any, *, depth: int = 0) -> str:
         return f"<int of {value.bit_length()} bits>"
     if value is None or kind in (bool, int, float, complex):
         return repr(value)
-    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+    if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format):
         return str(value)
     if isinstance(value, enum.Enum):
         # Its name is Python's; its repr may be the program's.
@@ -86,13 +87,13 @@ def _name_of(kind: type) -> str:
     return kind.__qualname__.rpartition("<locals>.")[2]
 
 
-def arguments_text(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def arguments_text(args: tuple[Any, ...], kwargs: Fields) -> str:
     """Describe the arguments of a call."""
     parts = [value_text(value) for value in args]
     return ", ".join(parts + [f"{name}={value_text(value)}" for name, value in kwargs.items()])
 
 
-def value_description(value: Any) -> dict[str, Any]:
+def value_description(value: Any) -> Fields:
     """Describe a guarded value: type, text, and what a guard can be about.
 
     Of a tensor ``dtype``, ``shape``, ``stride``, ``device``, ``requires_grad`` and dispatch
@@ -103,7 +104,7 @@ def value_description(value: Any) -> dict[str, Any]:
     code: object = value.func if isinstance(value, functools.partial) else value
     code = code.__func__ if isinstance(code, MethodType) else code
     code = code.__code__ if isinstance(code, FunctionType) else code
-    described: dict[str, Any] = {"type": _name_of(kind), "text": value_text(value)}
+    described: Fields = {"type": _name_of(kind), "text": value_text(value)}
     if isinstance(value, Tensor):
         described |= {
             "dtype": dtype_text(value.dtype),

@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -86,7 +86,8 @@ class ProgramFiles:
         """Yield artifacts for the files wanted since the last time, in the order in which they were
         seen.
         """
-        pending, self._pending = self._pending, []
+        pending = self._pending
+        self._pending = []
         generated = [file for file in pending if self._is_generated(file)]
         makers = _makers(set(generated)) if generated else {}
         for file in generated:
@@ -169,8 +170,8 @@ def _makers(files: set[str]) -> dict[str, str]:
 
 
 def _held_by_classes(files: set[str]) -> Iterator[tuple[str, str]]:
-    seen: set[int] = set()
-    waiting: list[type] = [object]
+    seen = set()
+    waiting = [object]
     while waiting:
         kind = waiting.pop()
         if id(kind) not in seen:
@@ -230,7 +231,7 @@ def _items(value: object) -> list[Any]:
 
 
 def _function(value: object) -> FunctionType | None:
-    if isinstance(value, (staticmethod, classmethod)):
+    if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     elif isinstance(value, property):
         value = value.fget
@@ -298,8 +299,8 @@ class Reads:
 
     def write(self, path: Path) -> None:
         """Write what was read until now."""
-        absolute: Callable[[str], str] = os.path.abspath  # links stay
-        named = [os.fsdecode(n) for n in _strange if isinstance(n, (str, bytes, os.PathLike))]
+        absolute = os.path.abspath  # links stay
+        named = [os.fsdecode(n) for n in _strange if isinstance(n, str | bytes | os.PathLike)]
         caches = (f"{os.environ[name]}/" for name in _CACHES if os.environ.get(name))
         not_read = (*_SYSTEM, *caches)
 

@@ -9,13 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 from torch import SymBool, SymFloat, SymInt, Tensor
 from torch.fx import GraphModule, Node
 from torch.nn import Parameter
 
-from ...facts.profiled import InductorKernel
+from ...facts.base import Fields
 from ...facts.recording import GraphInput, GraphNode
 from ..torch_private import torch_codegen
 from ..torch_private.torch_api import (
@@ -62,11 +61,11 @@ class GraphRecorder:
         """Write down graphs from now on, and have the files in their stacks wanted."""
         return watch_graphs(before=self._described, after=self._write)
 
-    def _write(self, artifact: dict[str, Any]) -> None:
+    def _write(self, artifact: Fields) -> None:
         write_artifact("graphdoctor_graph", artifact)
         self.latest = artifact["index"], artifact["tensor_op_count"]
 
-    def _described(self, gm: GraphModule) -> dict[str, Any]:
+    def _described(self, gm: GraphModule) -> Fields:
         # Torch's files too, and those of the bodies of higher-order operators.
         for module in gm.modules():
             for node in module.graph.nodes if isinstance(module, GraphModule) else ():
@@ -101,19 +100,20 @@ def tensor_op_count(gm: GraphModule) -> int:
             continue
         is_item = node.args and getattr(node.target, "__name__", None) == "getitem"
         base = node.args[0] if is_item else None
-        if not (isinstance(base, Node) and isinstance(node_value(base), (tuple, list))):
+        if not (isinstance(base, Node) and isinstance(node_value(base), tuple | list)):
             count += _has_tensor(node_value(node)) and not is_number_made_tensor(node)
     return count
 
 
 def _has_tensor(value: object) -> bool:
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple | list):
         return any(map(_has_tensor, value))
     return isinstance(value, Tensor)
 
 
 def _described_input(node: Node) -> GraphInput:
-    value, source = node_value(node), placeholder_source(node)
+    value = node_value(node)
+    source = placeholder_source(node)
     if not isinstance(value, Tensor):
         is_symbol = isinstance(value, _SYMBOLS)
         return GraphInput(name=node.name, source=source, kind="symbol" if is_symbol else "other")
@@ -150,7 +150,7 @@ def _described_node(node: Node) -> GraphNode:
 def _value_text(value: object) -> str | None:
     if isinstance(value, Tensor):
         return tensor_text(value)
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple | list):
         return "(" + ", ".join(_value_text(item) or "?" for item in value) + ")"
     return str(value) if isinstance(value, _SYMBOLS) else None
 
@@ -181,13 +181,13 @@ class CodegenRecorder:
         """Write down a graph."""
         write_artifact("graphdoctor_inductor_graph", self.described(graph))
 
-    def described(self, graph: GeneratedGraph) -> dict[str, Any]:
+    def described(self, graph: GeneratedGraph) -> Fields:
         """Return the fields of ``InductorGraph``; an operation's stack is its index in
         ``stacks``.
         """
         stacks: dict[tuple[Place, ...], int] = {}
 
-        def place_of(node: Node) -> dict[str, object]:
+        def place_of(node: Node) -> Fields:
             stack = tuple(place for place in places_in(node.stack_trace) if is_user_file(place[0]))
             for file, _, _ in stack:
                 self._want_file(file)
@@ -197,7 +197,7 @@ class CodegenRecorder:
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         index = {node: number for number, node in enumerate(nodes)}
         kernels_of: dict[Node, set[int]] = {node: set() for node in nodes}
-        kernels: list[InductorKernel] = []
+        kernels = []
         for number, (kernel, computed) in enumerate(graph.kernels):
             for node in computed:
                 kernels_of.setdefault(node, set()).add(number)
@@ -229,9 +229,10 @@ class CodegenRecorder:
         }
 
 
-def _saved(kept: KeptTensor, place_of: Callable[[Node], dict[str, object]]) -> dict[str, object]:
-    node, value = kept.node, kept.node.meta["val"]
-    made: dict[str, object] = dict.fromkeys(("operation", "stack", "module"))
+def _saved(kept: KeptTensor, place_of: Callable[[Node], Fields]) -> Fields:
+    node = kept.node
+    value = kept.node.meta["val"]
+    made = dict.fromkeys(("operation", "stack", "module"))
     if not kept.is_argument:
         # Of an item of what an operation returns, the operation if it isn't known to be of another.
         is_item = node.target is operator.getitem and not node.meta.get("original_aten")
@@ -248,9 +249,7 @@ def _saved(kept: KeptTensor, place_of: Callable[[Node], dict[str, object]]) -> d
     }
 
 
-def _operation(
-    node: Node, kernels_of: dict[Node, set[int]], *, is_written: bool
-) -> dict[str, object]:
+def _operation(node: Node, kernels_of: dict[Node, set[int]], *, is_written: bool) -> Fields:
     # Its value gets to memory if it has a buffer, the graph returns it, or a kernel reads it that
     # doesn't compute it as well.
     kernels = kernels_of.get(node, set())

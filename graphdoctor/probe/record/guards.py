@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.nn import Module
 
+from ...facts.base import Fields
 from ..torch_private import torch_guards
 from ..torch_private.torch_api import (
     Failures,
@@ -74,7 +75,7 @@ _OF_CLASS = "dict(type("
 _PARTS_OF_MODULES = ("._parameters[", "._buffers[", "._modules[")
 _UNKNOWN = object()
 
-_Failed = dict[str, Any]
+_Failed = Fields
 """A guard that the new values fail: ``leaf``, its class or ``RELATION``, ``MISSING``,
 ``DICT_KEYS``, ``ENTRY_GONE``; ``source`` or None, ``text``, the value ``then`` and ``now``, whether
 a module holds it (``is_of_module``), ``sizes`` of a relation, the ``other`` of two tensors that are
@@ -84,12 +85,12 @@ _Place = tuple[str, int, str]
 """File, line and function."""
 
 
-_Values = dict[str, dict[str, Any]]
+_Values = dict[str, Fields]
 _Compiled = tuple[dict[str, _Place], _Values]
 """Lines and described values by source when an entry was compiled."""
 
 
-class _Now(dict[str, Any]):
+class _Now(Fields):
     """The new values of a frame by source, each evaluated once; ``_UNKNOWN`` where they have
     none.
     """
@@ -97,7 +98,7 @@ class _Now(dict[str, Any]):
     def __init__(self, f_locals: Any) -> None:
         super().__init__()
         self.f_locals = f_locals
-        self.scope: dict[str, Any] = {}
+        self.scope: Fields = {}
 
     def __missing__(self, source: str) -> Any:
         self[source] = value = _evaluated(source, self.scope)
@@ -135,7 +136,7 @@ class RecompileRecorder:
 
     def _look(self, guard_manager: Any, output_graph: Any) -> _Compiled:
         lines: dict[str, _Place] = {}
-        values: _Values = {}
+        values = {}
         scope = torch_guards.guard_scope(guard_manager, output_graph.local_scope)
         for guard in output_graph.guards:
             source = name_of(guard)
@@ -162,9 +163,9 @@ class RecompileRecorder:
         with self.failures.survived():
             write_artifact("graphdoctor_recompile", self._compare(entries, frame))
 
-    def _compare(self, entries: list[Any], frame: Any) -> dict[str, Any]:
+    def _compare(self, entries: list[Any], frame: Any) -> Fields:
         now = _Now(frame.f_locals)
-        code: CodeType = frame.f_code
+        code = frame.f_code
         compared = []
         failed = [(entry, self._failed(entry, now)) for entry in entries[:_MAX_ENTRIES]]
         for entry, guards in _worth_writing(failed):
@@ -232,7 +233,7 @@ class RecompileRecorder:
         item["then"] = _of_nearest(source, values) if is_object else values.get(source)
         item["line"] = _of_nearest(source, lines)
 
-    def _caller(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    def _caller(self) -> tuple[list[Fields], dict[str, str]]:
         frames = list(frames_above_compile(self._listener.outside))
         users = [frame for frame in frames if is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
         loops: dict[str, str] = {}
@@ -267,7 +268,7 @@ def _code(text: str) -> CodeType | None:
         return None
 
 
-def _evaluated(text: str, scope: dict[str, Any]) -> Any:
+def _evaluated(text: str, scope: Fields) -> Any:
     code = _code(text)
     try:
         return _UNKNOWN if code is None else eval(code, scope)
@@ -289,8 +290,8 @@ def _failed_below(manager: Any, now: _Now, before: _Values) -> Iterator[_Failed]
             # The length of None, say, raises: the guard on the type before it has failed.
             with suppress(Exception):
                 if callable(leaf) and leaf(value) is False:
-                    kind, text = type(leaf).__name__, leaf.verbose_code_parts()
-                    failed.append(_failure(kind, source, text))
+                    kind = type(leaf).__name__
+                    failed.append(_failure(kind, source, leaf.verbose_code_parts()))
         if any(item["leaf"] == "TYPE_MATCH" for item in failed):
             # What isn't a list has no length to compare: 2.15 calls that another one.
             failed = [item for item in failed if item["leaf"] != "LENGTH_CHECK"]
@@ -311,12 +312,11 @@ def _failed_relations(root: Any, now: _Now) -> Iterator[_Failed]:
     for part in [part for leaf in leaves for part in leaf.verbose_code_parts()]:
         # A value of another kind has no such size; its own guard reports it.
         if _evaluated(part, now.scope) is False:
-            sources = dict.fromkeys(_SOURCE.findall(re.split(r"\s+# ", part, maxsplit=1)[0]))
-            values = {source: now[source] for source in sources}
+            condition, *_ = re.split(r"\s+# ", part, maxsplit=1)
             sizes = {
                 source: value_description(value)
-                for source, value in values.items()
-                if value is not _UNKNOWN
+                for source in _SOURCE.findall(condition)
+                if (value := now[source]) is not _UNKNOWN
             }
             yield _failure("RELATION", text=[part], sizes=sizes)
 
@@ -380,7 +380,7 @@ def _worth_writing(failed: list[tuple[Any, list[_Failed]]]) -> list[tuple[Any, l
     return [item for item in living if id(item[0]) in kept]
 
 
-def _of_nearest(source: str, table: dict[str, Any]) -> Any:
+def _of_nearest(source: str, table: Fields) -> Any:
     """Return the entry of a source or its owner: torch guards on ``f.__code__`` because of
     ``f``.
     """

@@ -26,6 +26,7 @@ from typing import Any
 import torch
 from torch.nn import Module
 
+from ...facts.base import Fields
 from ...facts.recording import CompileCall
 from ...facts.stack import resumed
 from ..torch_private import torch_api, torch_trace
@@ -38,17 +39,17 @@ _BRANCH = "Data-dependent branch"
 _STACKED_ARTIFACTS = frozenset({"dynamo_graph_break_reason", "dynamo_error"})
 
 
-def stack_entries(stack: Iterable[FrameSummary]) -> list[dict[str, Any]]:
+def stack_entries(stack: Iterable[FrameSummary]) -> list[Fields]:
     """Make a ``StackEntry`` of each line of a traceback, without its file's owner; columns are
     1-based and count characters.
     """
-    entries: list[dict[str, Any]] = []
+    entries = []
     for summary in stack:
         line = summary.lineno or 0
         text = linecache.getline(summary.filename, line).rstrip("\n") or (summary.line or "")
         stripped = text.strip()
         indent = len(text) - len(text.lstrip()) if stripped else None
-        entry: dict[str, Any] = {"file": summary.filename, "line": line, "function": summary.name}
+        entry = {"file": summary.filename, "line": line, "function": summary.name}
         entry |= {"text": stripped or None, "indent": indent}
         column = getattr(summary, "colno", None)
         if column is not None and stripped:
@@ -59,7 +60,7 @@ def stack_entries(stack: Iterable[FrameSummary]) -> list[dict[str, Any]]:
     return entries
 
 
-def place_entry(file: str, line: int, function: str) -> dict[str, Any]:
+def place_entry(file: str, line: int, function: str) -> Fields:
     """Make a ``StackEntry`` of one line."""
     return stack_entries([FrameSummary(file, line, function, lookup_line=False)])[0]
 
@@ -107,7 +108,8 @@ class TraceListener(torch_trace.TraceLooker):
         on_limit: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
-        self._on_compile, self._on_limit = on_compile, on_limit
+        self._on_compile = on_compile
+        self._on_limit = on_limit
         self._files = files
         self.outside = outside
         self.sources = SourceReader()
@@ -128,7 +130,7 @@ class TraceListener(torch_trace.TraceLooker):
         """
         self._roots[id(root.value)] = root
 
-    def look_at(self, metadata: dict[str, Any], _payload: str | None) -> None:
+    def look_at(self, metadata: Fields, _payload: str | None) -> None:
         """Add what torch's record lacks."""
         artifact = metadata.get("artifact")
         if isinstance(artifact, dict) and artifact.get("name") in _STACKED_ARTIFACTS:
@@ -143,7 +145,7 @@ class TraceListener(torch_trace.TraceLooker):
             self._on_compile(torch_trace.compile_id(metadata))
             self._write_caller(metadata["dynamo_start"].get("stack") or [{}])
 
-    def _write_caller(self, stack: list[dict[str, Any]]) -> None:
+    def _write_caller(self, stack: list[Fields]) -> None:
         caller = stack_entries(torch_api.stack_of(torch_api.frames_above_compile(self.outside)))
         write_artifact("graphdoctor_caller", caller)
         for entry in caller:
@@ -153,7 +155,8 @@ class TraceListener(torch_trace.TraceLooker):
         names = (name for name, number in torch_trace.interned().items() if number == file_number)
         if (file := next(names, None)) is None:
             return
-        line, name = innermost["line"], innermost["name"]
+        line = innermost["line"]
+        name = innermost["name"]
         self.want_source(file, line, name)
         if name == _WRAPPER and file.replace("\\", "/").endswith(_WRAPPER_FILE):
             self._write_root()
@@ -224,7 +227,8 @@ class TraceListener(torch_trace.TraceLooker):
         """Record what surrounds the lines seen since the last time, and the files not recorded
         before.
         """
-        pending, self._pending = self._pending, {}
+        pending = self._pending
+        self._pending = {}
         read = (self.sources.context(*code) for code in pending)
         contexts = [context for context in read if context is not None]
         if contexts:
@@ -233,7 +237,7 @@ class TraceListener(torch_trace.TraceLooker):
             write_artifact(name, artifact)
 
 
-def _wrapped(file: str, line: int) -> dict[str, Any] | None:
+def _wrapped(file: str, line: int) -> Fields | None:
     """Return the module's ``forward`` that is being compiled, if its code is a decorator's
     function; None otherwise.
 
@@ -255,7 +259,7 @@ def _wrapped(file: str, line: int) -> dict[str, Any] | None:
     if not is_here or code.co_qualname == forward.__qualname__:
         return None
     inner = getattr(forward, "__wrapped__", None)
-    names: list[str] | None = None
+    names = None
     if inspect.getargs(code)[1:] == ("args", "kwargs"):
         names = []
         if inner is not None and not hasattr(inner, "__wrapped__") and _passes_on(code):
@@ -268,12 +272,14 @@ def _wrapped(file: str, line: int) -> dict[str, Any] | None:
     }
 
 
-_DEF, _MOST_DECORATORS = ("def ", "async def "), 100
+_DEF = ("def ", "async def ")
+_MOST_DECORATORS = 100
 
 
-def _definition(code: CodeType) -> dict[str, Any]:
+def _definition(code: CodeType) -> Fields:
     """Return the line with its ``def``, below its decorators."""
-    first, file = code.co_firstlineno, code.co_filename
+    first = code.co_firstlineno
+    file = code.co_filename
     lines = (
         line
         for line in range(first, first + _MOST_DECORATORS)
@@ -299,7 +305,8 @@ def _passes_on(code: CodeType) -> bool:
 
 # What the program asks ``torch.compile`` for, and what it calls the objects that it compiles.
 
-_WRAPPER, _WRAPPER_FILE = "inner", "_dynamo/external_utils.py"
+_WRAPPER = "inner"
+_WRAPPER_FILE = "_dynamo/external_utils.py"
 _MODEL = "model"
 _MAX_EXPRESSION = 60
 
@@ -331,7 +338,7 @@ def target_root(value: object, name: str, kind: str, file: str | None) -> Root |
     """Find where its file makes the target of a run; None if that isn't clear."""
     for node in parsed(file).body if file is not None else ():
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        is_definition = isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name
+        is_definition = isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name
         if is_definition or any(
             isinstance(target, ast.Name) and target.id == name for target in targets
         ):
@@ -348,13 +355,13 @@ def compile_call(frame: FrameType) -> CompileCall:
     # torch.compile sets these two when both are left out.
     defaults |= {"mode": "default", "backend": "inductor"}
     arguments = {
-        name: value.__qualname__ if isinstance(value, (type, FunctionType)) else value_text(value)
+        name: value.__qualname__ if isinstance(value, type | FunctionType) else value_text(value)
         for name, default in defaults.items()
         if name != "model" and (value := values.get(name)) is not None and value != default
     }
     # graphdoctor's: a test's compile() calls torch.compile for it.
     ours = str(Path(__file__).resolve().parents[2] / "_")[:-1]
-    caller: FrameType = frame
+    caller = frame
     while (
         caller.f_code.co_filename.startswith((str(torch_api.torch_root()), ours))
         and caller.f_back is not None

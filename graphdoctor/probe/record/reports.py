@@ -113,7 +113,7 @@ def imported_names(packages: Iterable[str]) -> tuple[str, ...]:
     Raises:
         RequestError: None has one of the names.
     """
-    imported: set[str] = set()
+    imported = set()
     for package in packages:
         distributions = importlib.metadata.packages_distributions()
         provided = {
@@ -208,7 +208,8 @@ class Hooks:
     def __init__(
         self, events: EventFile, listener: TraceListener, folder: str | None = None
     ) -> None:
-        self._events, self._listener = events, listener
+        self._events = events
+        self._listener = listener
         self.keeper = TraceKeeper(listener, folder)
         self._recompiles = RecompileRecorder(listener)
         self.graphs = GraphRecorder(listener.want_file)
@@ -234,7 +235,8 @@ class Hooks:
 
     def report_failures(self) -> None:
         """Report errors in our handlers, and records they never received."""
-        gap, keeper = self._events.gap, self.keeper
+        gap = self._events.gap
+        keeper = self.keeper
         if (error := keeper.write_error) is not None:
             reason = error.strerror or str(error)
             lost = "What torch did afterwards is missing."

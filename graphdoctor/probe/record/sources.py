@@ -149,7 +149,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 def _covers(node: Any, line: int) -> bool:
     # A decorated definition starts at its first decorator, as its code object does.
-    first: int = next(iter(getattr(node, "decorator_list", ())), node).lineno
+    first = next(iter(getattr(node, "decorator_list", ())), node).lineno
     return first <= line <= node.end_lineno
 
 
@@ -218,11 +218,11 @@ def _bindings(scope: ast.AST, *, imports: bool = True) -> _Names:
     scope's.
     """
     names = _parameters(scope)
-    others: _Names = set()
+    others = set()
     for node in _nodes_of(scope):
-        if isinstance(node, (ast.Global, ast.Nonlocal)):
+        if isinstance(node, ast.Global | ast.Nonlocal):
             others |= set(node.names)
-        elif imports or not isinstance(node, (ast.Import, ast.ImportFrom)):
+        elif imports or not isinstance(node, ast.Import | ast.ImportFrom):
             names |= _targets(node)
     return names - others
 

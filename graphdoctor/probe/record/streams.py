@@ -83,7 +83,9 @@ def kept_texts() -> Iterator[Callable[[], Mapping[str, str]]]:
     """
     from .changed_files import CHANGED_FILES
 
-    logged, warned, changed = list[str](), list[str](), list[str]()
+    logged = list[str]()
+    warned = list[str]()
+    changed = list[str]()
     texts: dict[str, str] = {}
     flush()
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complained:

@@ -145,7 +145,8 @@ class WithBatch(_Replacing):
 
     def __init__(self, size: int, function: Any, on_found: Callable[[list[Leaf]], object]) -> None:
         super().__init__(function)
-        self._size, self._on_found = size, on_found
+        self._size = size
+        self._on_found = on_found
         self._has_batch: dict[tuple[Step, ...], bool] = {}
 
     def chosen(self, leaves: list[Leaf]) -> Iterable[Leaf]:
@@ -181,9 +182,9 @@ class WithBatch(_Replacing):
                 for tensor in tensors
             ]
         except (RuntimeError, TypeError) as error:
-            name, line = leaves[0].expression, first_line(error)
+            name = leaves[0].expression
             raise RequestError(
-                "unusable_batch", batch=self._size, tensor=name, error=line
+                "unusable_batch", batch=self._size, tensor=name, error=first_line(error)
             ) from None
 
 
@@ -195,7 +196,7 @@ def batch_size_of(shapes: Sequence[Sequence[int]]) -> int | None:
     the batch, as that of an attention mask is; or 1, if the first tensor has the batch. Of several
     such sizes, the most tensors have it.
     """
-    counts: dict[int, int] = {}
+    counts = {}
     for size in dict.fromkeys(shape[0] for shape in shapes):
         having = [shape for shape in shapes if shape[0] == size]
         explained = {size, *(later for shape in having for later in shape[1:])}
@@ -215,15 +216,15 @@ def _like(original: Tensor, tensor: Tensor) -> Tensor:
 
 
 def _flat(tensor: Tensor) -> Tensor:
-    empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return empty.set_(tensor.untyped_storage())
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())
 
 
 def _tied(tensors: Sequence[Tensor], size: int) -> list[Tensor] | None:
     """Give several tensors that share memory another number of rows, still in one memory; None if
     it has no rows.
     """
-    flat, step = _flat(tensors[0]), tensors[0].stride(0)
+    flat = _flat(tensors[0])
+    step = tensors[0].stride(0)
     starts = [int(tensor.storage_offset()) for tensor in tensors]
     first = min(starts)
     for tensor, start in zip(tensors, starts, strict=True):

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...facts.base import Fields
 from ...facts.trials import (
     Comparison,
     Difference,
@@ -57,13 +58,14 @@ _PLACES = {
 
 def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> Comparison:
     """Compare results with those of a reference."""
-    kinds: list[ResultKind] = []
+    kinds = []
     differences: list[Difference] = []
-    zeros: list[str] = []
+    zeros = []
     omitted = [at for at in (mine.omitted_from, reference.omitted_from) if at is not None]
     is_bitwise_equal = True
     for kind in KINDS:
-        values, others = mine.values[kind], reference.values[kind]
+        values = mine.values[kind]
+        others = reference.values[kind]
         if kind in COMPUTED:
             is_bitwise_equal = is_bitwise_equal and all(
                 name in values and name in others and _has_same_bits(values[name], others[name])
@@ -175,12 +177,14 @@ def _differences(
             is_missing = name not in mine
             yield Difference(kind=kind, where=name, presence="missing" if is_missing else "new")
             continue
-        value, reference = mine[name], other[name]
+        value = mine[name]
+        reference = other[name]
         if kind == "state" and _is_tensor_of(value, reference):
             continue
         if (rounding is None or not rounding.decides(kind, name)) and _is_close(value, reference):
             continue
-        is_rounding, may_be_rounding = False, False
+        is_rounding = False
+        may_be_rounding = False
         # What reads a number may not take a tensor, however close.
         if isinstance(value, Tensor) is isinstance(reference, Tensor):
             is_rounding, may_be_rounding = (
@@ -190,7 +194,7 @@ def _differences(
             )
         if is_rounding:
             continue
-        detail: dict[str, Any] = {}
+        detail: Fields = {}
         if name.startswith(DRAWN):
             pass
         elif not _are_alike(value, reference):
@@ -208,7 +212,8 @@ def _differences(
 def _state_change(differing: Iterable[Difference], mine: _Values, other: _Values) -> TextChange:
     changes: set[TextChange] = set()
     for difference in differing:
-        value, reference = mine.get(difference.where), other.get(difference.where)
+        value = mine.get(difference.where)
+        reference = other.get(difference.where)
         # A container is kept as its type and size.
         texts = (text if isinstance(text, str) else "" for text in (value, reference))
         size, expected = map(_SIZE.fullmatch, texts)
@@ -245,7 +250,7 @@ def _text_differences(kind: ResultKind, mine: _Values, other: _Values) -> Iterat
         change = "fewer"
     elif is_part(masked, masked_expected):
         change = "fewer_and_numbers"
-    detail: dict[str, Any]
+    detail: Fields
     if (count := len(lines)) < len(expected):
         first = next((line for line in expected if line not in lines), expected[-1])
         missing = MissingLines(count=count, reference_count=len(expected), first=repr(first[:80]))
@@ -310,8 +315,11 @@ class Rounding:
         judged: Judged,
         is_shaken: bool = False,
     ) -> None:
-        self._precise, self._eager, self._others = precise or Results(), eager, others
-        self._is_variant, self._is_untouched = judged == "variant", judged == "untouched"
+        self._precise = precise or Results()
+        self._eager = eager
+        self._others = others
+        self._is_variant = judged == "variant"
+        self._is_untouched = judged == "untouched"
         self._is_shaken = is_shaken
         self._pair = cache(self._look)
 
@@ -319,7 +327,9 @@ class Rounding:
         precise, eager = (_number(of.values[kind].get(name)) for of in (self._precise, self._eager))
         if precise is None or eager is None:
             return _Pair(precise, eager)
-        apart, size, half = distance(eager, precise), _largest(precise), _half(eager.dtype)
+        apart = distance(eager, precise)
+        size = _largest(precise)
+        half = _half(eager.dtype)
         least = max(half * size, half**1.5 * self._largest_of[kind])
         most = least if self._eager.draws_random else max(least, _NEAR * size)
         return _Pair(precise, eager, apart, size, least, apart <= most)
@@ -341,7 +351,8 @@ class Rounding:
 
     def allows(self, kind: str, name: str, value: object) -> tuple[bool, bool]:
         """Return whether a value differs from eager mode's by rounding only, and whether it may."""
-        pair, mine = self._pair(kind, name), _number(value)
+        pair = self._pair(kind, name)
+        mine = _number(value)
         tolerance = None
         if pair.eager is not None and mine is not None and mine.dtype == pair.eager.dtype:
             tolerance = self._tolerance(kind, name, pair, pair.eager)
@@ -365,7 +376,9 @@ class Rounding:
             most = _NEAR * _largest(eager)
             allowed = _FACTOR * max((min(apart, most) for apart in others), default=0.0)
             return (eager, allowed, most) if self._is_variant else None
-        apart, size, least = pair.apart, pair.size, pair.least
+        apart = pair.apart
+        size = pair.size
+        least = pair.least
         if self._is_untouched:
             return center, max(least, _FACTOR * apart), 0.0
         if not self._is_variant:
@@ -399,8 +412,10 @@ class Rounding:
         largest: dict[ResultKind, tuple[float, float]] = {}
         for kind in COMPUTED:
             for name in self._precise.values[kind]:
-                pair, value = self._pair(kind, name), _number(mine.values[kind].get(name))
-                precise, eager = pair.precise, pair.eager
+                pair = self._pair(kind, name)
+                value = _number(mine.values[kind].get(name))
+                precise = pair.precise
+                eager = pair.eager
                 if precise is None or eager is None or value is None:
                     continue
                 if not precise.shape == eager.shape == value.shape:
@@ -439,7 +454,8 @@ class Shaken:
 
 def _is_nearly(value: object, reference: object) -> bool:
     """Return whether two values agree to half of their digits."""
-    mine, other = _number(value), _number(reference)
+    mine = _number(value)
+    other = _number(reference)
     if mine is None or other is None or mine.dtype != other.dtype:
         return False
     return distance(mine, other) <= _half(mine.dtype) * _largest(other)
@@ -494,7 +510,8 @@ def distance(value: Tensor, precise: Tensor) -> float:
     """Compute the largest absolute difference; infinite if they can't be compared."""
     if value.shape != precise.shape:
         return math.inf
-    mine, other = _exact(value), _exact(precise)
+    mine = _exact(value)
+    other = _exact(precise)
     apart = (mine - other).abs()
     if apart.numel() and math.isfinite(largest := float(apart.max())):
         return largest

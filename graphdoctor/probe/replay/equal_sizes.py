@@ -192,8 +192,7 @@ def _sources(expression: ast.expr, values: _Values) -> Iterator[_Source]:
         node = waiting.pop()
         made = values.get(node.id, []) if isinstance(node, ast.Name) else []
         if isinstance(node, ast.expr) and _is_pure(node):
-            code = compile(ast.Expression(node), "", "eval")
-            yield _Source(code, not all(map(_is_pure, made)))
+            yield _Source(compile(ast.Expression(node), "", "eval"), not all(map(_is_pure, made)))
         if isinstance(node, ast.Name) and node.id not in followed:
             followed.add(node.id)
             waiting += made

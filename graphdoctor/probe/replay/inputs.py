@@ -20,11 +20,14 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from ...facts.base import Fields, grouped
 from ..record.describe import dtype_text, value_text
 from ..target.snapshot import dressed_as, set_for
 from ..target.targets import Call
 from .arguments import has_strides, is_plain, resized
 from .leaves import Leaf, leaves_of, replaced
+
+_Change = Callable[[Tensor], Tensor]
 
 
 class _Edit(NamedTuple):
@@ -117,10 +120,7 @@ def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
     """Yield the attacks on a call's arguments, the most valuable first."""
     leaves = leaves_of(call, function)
     tensors = [leaf for leaf in leaves if is_plain(leaf.value)]
-    by_kind: dict[str, list[Leaf]] = {}
-    for leaf in tensors:
-        if leaf.value.numel():
-            by_kind.setdefault(_kind(leaf.value), []).append(leaf)
+    by_kind = grouped((_kind(leaf.value), leaf) for leaf in tensors if leaf.value.numel())
     yield Variant("nothing is changed")
     for kind, alike in by_kind.items():
         yield from _constant_attacks(kind, alike)
@@ -128,7 +128,7 @@ def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
     for size in _sizes(batch):
         edits = _resizing(tensors, batch, size)
         yield Variant(f"the batch is {size}", edits, is_empty=size == 0)
-    yield from _mode_attacks(function)
+    yield from _in_other_mode(function, "the module is in {} mode", is_search=True)
     yield from _structural_attacks(leaves, tensors, batch)
     for kind, alike in by_kind.items():
         for leaf in alike if 1 < len(alike) <= _MAX_APART else ():
@@ -144,14 +144,18 @@ def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
             if leaf.value.numel()
         ]
         if larger and seed % 2 == 0:
-            text, edits = f"the batch is {_MANY * batch}, and {text}", [*larger, *edits]
+            text = f"the batch is {_MANY * batch}, and {text}"
+            edits = [*larger, *edits]
         yield Variant(text, edits, is_search=True, is_drawn=True)
 
 
 def batch_of(call: Call, function: Any) -> int:
     """Return the first dim of the first tensor of a call, the batch in most programs; 0 if none."""
-    leaves = (leaf for leaf in leaves_of(call, function) if is_plain(leaf.value))
-    return next((leaf.value.shape[0] for leaf in leaves if leaf.value.ndim), 0)
+    return next((leaf.value.shape[0] for leaf in _tensors(call, function) if leaf.value.ndim), 0)
+
+
+def _tensors(call: Call, function: Any) -> list[Leaf]:
+    return [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]
 
 
 def forms_of(call: Call, function: Any) -> list[tuple[torch.Size, torch.dtype]]:
@@ -162,8 +166,7 @@ def forms_of(call: Call, function: Any) -> list[tuple[torch.Size, torch.dtype]]:
 
 def resized_call(call: Call, function: Any, size: int) -> Variant:
     """Return the variant of a call with another batch."""
-    tensors = [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]
-    edits = _resizing(tensors, batch_of(call, function), size)
+    edits = _resizing(_tensors(call, function), batch_of(call, function), size)
     return Variant(f"the batch is {size}", edits)
 
 
@@ -178,13 +181,12 @@ def _structural_attacks(
     """Yield other sizes, numbers, dtypes and keys, each apart from the rest."""
     # An index out of range ends the process on other devices.
     is_on_cpu = all(leaf.value.device.type == "cpu" for leaf in tensors)
+    sized = [leaf for leaf in tensors if leaf.value.ndim] if is_on_cpu else []
     # Samples that follow the others: what counts them has other values.
     for count in (2, 3) if batch and is_on_cpu else ():
-        edits = [_appended(leaf, count) for leaf in tensors if leaf.value.ndim]
+        edits = [_appended(leaf, count) for leaf in sized]
         yield Variant(f"the samples are there {count} times", edits, is_search=True)
-    dims = {leaf.value.shape[0]: None for leaf in tensors if leaf.value.ndim}
-    for dim in dims if is_on_cpu else ():
-        alike = [leaf for leaf in tensors if leaf.value.ndim and leaf.value.shape[0] == dim]
+    for dim, alike in grouped((leaf.value.shape[0], leaf) for leaf in sized).items():
         for some in [alike] * (dim != batch) + [[leaf] for leaf in alike] * (len(alike) > 1):
             names = " and ".join(leaf.expression for leaf in some)
             for size in (1, 2 * dim) if dim > 1 else (2,) if dim else ():
@@ -192,39 +194,37 @@ def _structural_attacks(
                 edits = _resizing(some, dim, size)
                 yield Variant(text, edits, is_search=True, is_odd=True)
     for leaf in leaves:
+        name = leaf.expression
         if type(leaf.value) in (int, float, bool) and not leaf.is_default:
             for number, _ in _other_numbers(leaf.value):
-                edit = _Edit(leaf, partial(_constant, number), f"{leaf.expression} = {number!r}")
-                yield Variant(f"{leaf.expression} is {number!r}", [edit], is_search=True)
+                edit = _Edit(leaf, partial(_constant, number), f"{name} = {number!r}")
+                yield Variant(f"{name} is {number!r}", [edit], is_search=True)
         kind, key = leaf.path[-1]
         if kind == "item" and type(key) is str and len(leaf.path) > 2:
-            holder = Leaf(leaf.path[:-1], leaf.expression, None)
-            edit = _Edit(holder, partial(_without_key, key), f"del {leaf.expression}")
-            yield Variant(f"{leaf.expression} isn't there", [edit], is_search=True)
+            holder = Leaf(leaf.path[:-1], name, None)
+            edit = _Edit(holder, partial(_without_key, key), f"del {name}")
+            yield Variant(f"{name} isn't there", [edit], is_search=True)
     for leaf in tensors:
         if leaf.value.ndim == 1 and leaf.value.numel():
-            code = f"{leaf.expression} = {leaf.expression}[0]"
-            text, edits = f"{leaf.expression} is a scalar", [_Edit(leaf, _first, code)]
-            yield Variant(text, edits, is_search=True, is_odd=True)
+            name = leaf.expression
+            edit = _Edit(leaf, _first, f"{name} = {name}[0]")
+            yield Variant(f"{name} is a scalar", [edit], is_search=True, is_odd=True)
     floats = [leaf for leaf in tensors if leaf.value.is_floating_point()]
     for dtype in (torch.float64, torch.float16) if floats else ():
+        cast = partial(_changed, methodcaller("to", dtype), is_bare=False)
         edits = [
-            _Edit(
-                leaf,
-                partial(_changed, methodcaller("to", dtype), is_bare=False),
-                f"{leaf.expression} = {leaf.expression}.to({dtype})",
-            )
+            _Edit(leaf, cast, f"{leaf.expression} = {leaf.expression}.to({dtype})")
             for leaf in floats
         ]
         yield Variant(f"floats are {dtype_text(dtype)}", edits, is_search=True)
 
 
-def _mode_attacks(function: Any) -> Iterator[Variant]:
-    """Yield a call in the other mode of a module."""
+def _in_other_mode(function: Any, text: str, **fields: bool) -> Iterator[Variant]:
+    """Yield a call in the other mode of a module; nothing for a function."""
     if isinstance(function, Module):
-        names = ("in eval mode", "in train mode")
-        switch = partial(_in_mode, function, is_training=not function.training)
-        yield Variant(f"the module is {names[not function.training]}", (), switch, is_search=True)
+        is_training = not function.training
+        name = text.format("train" if is_training else "eval")
+        yield Variant(name, (), partial(_in_mode, function, is_training=is_training), **fields)
 
 
 def _without_key(key: str, mapping: Any) -> Any:
@@ -244,14 +244,11 @@ def _appended(leaf: Leaf, count: int) -> _Edit:
     needs = f".requires_grad_({tensor.requires_grad})"
 
     def change(source: Tensor) -> Tensor:
-        return torch.cat([source.detach() + step * n for n in range(count)]).requires_grad_(
-            source.requires_grad
-        )
+        kept = source.detach()
+        repeated = torch.cat([kept + step * n if step else kept for n in range(count)])
+        return repeated.requires_grad_(source.requires_grad)
 
-    def repeat(source: Tensor) -> Tensor:
-        return torch.cat([source.detach()] * count).requires_grad_(source.requires_grad)
-
-    return _Edit(leaf, change if step else repeat, f"{leaf.expression} = {again}{needs}")
+    return _Edit(leaf, change, f"{leaf.expression} = {again}{needs}")
 
 
 def changed_call(call: Call, function: Any, codes: Mapping[str, str]) -> Variant:
@@ -262,8 +259,7 @@ def changed_call(call: Call, function: Any, codes: Mapping[str, str]) -> Variant
 
 def searchable(call: Call, function: Any) -> list[str]:
     """List the arguments whose values a search may change: not integers, which may be indices."""
-    leaves = (leaf for leaf in leaves_of(call, function) if is_plain(leaf.value))
-    return [leaf.expression for leaf in leaves if leaf.value.is_floating_point()]
+    return [leaf.expression for leaf in _tensors(call, function) if leaf.value.is_floating_point()]
 
 
 def state_attacks(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -322,7 +318,8 @@ def _drawing(tensor: Tensor, seed: int, way: int) -> str:
     """Code that changes values by up to 30%, at random, or by another order, which keeps what they
     have in common.
     """
-    kind, chosen = _kind(tensor), torch.Generator().manual_seed(seed)
+    kind = _kind(tensor)
+    chosen = torch.Generator().manual_seed(seed)
     cpu = f"generator=torch.Generator().manual_seed({seed})"
     is_on_cpu = tensor.device.type == "cpu"
     there = cpu if is_on_cpu else cpu.replace("()", f'("{tensor.device}")', 1)
@@ -385,7 +382,7 @@ class Property:
     reason: str | None = None
     is_joint: bool = False
 
-    def planned(self) -> dict[str, object]:
+    def planned(self) -> Fields:
         """Fields of ``Variation``, before it is varied."""
         tied = list(self.ways[0].tied) if self.is_joint else []
         return {"expression": self.expression, "kind": self.kind, "base": self.base, "tied": tied}
@@ -411,7 +408,8 @@ def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Proper
 
 
 def _plain_property(leaf: Leaf) -> Property:
-    value, kind = leaf.value, type(leaf.value)
+    value = leaf.value
+    kind = type(leaf.value)
     name = {str: "text", bool: "flag", int: "number", float: "number"}.get(kind, "value")
     members = leaf.choices or (type(value) if isinstance(value, enum.Enum) else ())
     others = [(choice, False) for choice in members if choice != value][:_MAX_CHOICES]
@@ -448,10 +446,12 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
         ordinary = [value + more for more in (1, 2, 3, 4) if value + more not in (-1, 0, 1)][:2]
         special = [0, 1, -1 if value >= 0 else -value]
     elif not math.isfinite(value) or value == 0:
-        ordinary, special = [0.5, 0.25], [1.0]
+        ordinary = [0.5, 0.25]
+        special = [1.0]
     else:
         # Halves first: most floats are shares and rates, which have an upper bound.
-        ordinary, special = [value * 0.5, value * 0.75], [0.0, 1.0, -value]
+        ordinary = [value * 0.5, value * 0.75]
+        special = [0.0, 1.0, -value]
     numbers = dict.fromkeys([*ordinary, *special])
     return [(number, number not in ordinary) for number in numbers if number != value]
 
@@ -465,7 +465,8 @@ def _size_properties(leaf: Leaf, tensors: Sequence[Leaf]) -> Iterator[Property]:
     be, with all that are equal.
     """
     for dim, size in enumerate(_sizes_of(leaf)):
-        name, base = f"{leaf.expression}.shape[{dim}]", str(size)
+        name = f"{leaf.expression}.shape[{dim}]"
+        base = str(size)
         places = [(it, at) for it in tensors for at, n in enumerate(_sizes_of(it)) if n == size]
         together = [place for place in places if place[1] == dim]
         is_shared = len(together) > 1 and size > 1
@@ -493,6 +494,19 @@ def _size_way(size: int, places: Sequence[tuple[Leaf, int]]) -> Way:
 
 def _tensor_properties(leaf: Leaf) -> Iterator[Property]:
     value: Tensor = leaf.value
+
+    def varied(
+        kind: str, base: str, changes: Mapping[str, _Change], tier: int, suffix: str = ""
+    ) -> Iterator[Property]:
+        # What has another requires_grad is no parameter any more.
+        change_of = partial(partial, _changed, is_bare=kind == "requires_grad")
+        values = [
+            Variant(text, [_Edit(leaf, change_of(change))]) for text, change in changes.items()
+        ]
+        if values:
+            expression = f"{leaf.expression}.{suffix or kind}"
+            yield Property(expression, kind, base, [Way(values)], (tier,))
+
     if not has_strides(value):
         reason = f"its layout is {value.layout}"
         yield Property(f"{leaf.expression}.shape", "size", value_text(value), reason=reason)
@@ -500,51 +514,40 @@ def _tensor_properties(leaf: Leaf) -> Iterator[Property]:
     dtypes = [dtype for dtype in family if dtype is not value.dtype]
     dtypes = dtypes if family is _FLOATS else dtypes[:1]
     casts = {dtype_text(dtype): methodcaller("to", dtype) for dtype in dtypes}
-    changes: list[tuple[str, str, str, Mapping[str, Callable[[Tensor], Tensor]], int]] = [
-        ("dtype", "dtype", dtype_text(value.dtype), casts, 4)
-    ]
+    yield from varied("dtype", dtype_text(value.dtype), casts, 4)
     if has_strides(value):
         layout = f"strides {tuple(value.stride())}"
         if value.is_contiguous():
             layout = _CONTIGUOUS
         elif value.ndim == 4 and value.is_contiguous(memory_format=torch.channels_last):
             layout = _CHANNELS_LAST
-        changes.append(("stride", "stride()", layout, _other_layouts(value), 5))
+        yield from varied("stride", layout, _other_layouts(value), 5, "stride()")
     if value.is_floating_point() or value.is_complex():
         needs = not value.requires_grad
-        marks = {str(needs): lambda source: source.requires_grad_(needs)}
-        changes.append(("requires_grad", "requires_grad", str(not needs), marks, 4))
+        marks = {str(needs): methodcaller("requires_grad_", needs)}
+        yield from varied("requires_grad", str(not needs), marks, 4)
     device = "cpu" if value.device.type != "cpu" else "cuda"
     if device == "cpu" or torch.cuda.is_available():
-        moves = {device: methodcaller("to", device)}
-        changes.append(("device", "device", str(value.device), moves, 6))
-    for kind, suffix, base, ways, tier in changes:
-        values = []
-        for text, change in ways.items():
-            # What has another requires_grad is no parameter any more.
-            is_bare = kind == "requires_grad"
-            edit = _Edit(leaf, partial(_changed, change, is_bare=is_bare))
-            values.append(Variant(text, [edit]))
-        if values:
-            yield Property(f"{leaf.expression}.{suffix}", kind, base, [Way(values)], (tier,))
+        yield from varied("device", str(value.device), {device: methodcaller("to", device)}, 6)
 
 
-def _changed(change: Callable[[Tensor], Tensor], tensor: Tensor, *, is_bare: bool) -> Tensor:
+def _changed(change: _Change, tensor: Tensor, *, is_bare: bool) -> Tensor:
     changed = change(tensor.detach())
     return changed if is_bare else dressed_as(changed, tensor)
 
 
-_CHANNELS_LAST, _CONTIGUOUS = "channels last", "contiguous"
+_CHANNELS_LAST = "channels last"
+_CONTIGUOUS = "contiguous"
 
 
-def _other_layouts(tensor: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
+def _other_layouts(tensor: Tensor) -> dict[str, _Change]:
     """Return functions that lay out the same values otherwise, by name; one per set of strides."""
 
     def in_wider(source: Tensor) -> Tensor:
         wider = source.new_zeros((*source.shape[:-1], 2 * source.shape[-1]))
         return wider[..., : source.shape[-1]].copy_(source)
 
-    layouts: dict[str, Callable[[Tensor], Tensor]] = {
+    layouts: dict[str, _Change] = {
         "transposed": lambda source: source.mT.clone(memory_format=torch.contiguous_format).mT,
         _CHANNELS_LAST: methodcaller("clone", memory_format=torch.channels_last),
         _CONTIGUOUS: methodcaller("clone", memory_format=torch.contiguous_format),
@@ -561,32 +564,37 @@ def _other_layouts(tensor: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
 def _attributes(function: Module) -> Iterator[Property]:
     """Plain numbers on the target and on its direct submodules, unless their class is torch's."""
     children = [(f"self.{name}", child) for name, child in function.named_children()]
-    count = 0
-    for owner, module in [("self", function), *children][:_MAX_MODULES]:
-        for name, value in vars(module).items():
-            is_number = type(value) in (int, float, bool) and name != "training"
-            if name.startswith("_") or not is_number or type(module).__module__[:9] == "torch.nn.":
-                continue
-            count += 1
-            kind = "flag" if isinstance(value, bool) else "module_number"
-            place, base = f"{owner}.{name}", value_text(value)
-            if count > _MAX_ATTRIBUTES:
-                reason = f"more than {_MAX_ATTRIBUTES} numbers on modules"
-                yield Property(place, kind, base, reason=reason)
-                continue
-            values = []
-            for other, is_special in _other_numbers(value):
-                context = partial(set_for, partial(setattr, module, name), value, other)
-                values.append(Variant(value_text(other), (), context, is_special=is_special))
-            yield Property(place, kind, base, [Way(values)], (3,))
+    numbers = [
+        (f"{owner}.{name}", partial(setattr, module, name), value)
+        for owner, module in [("self", function), *children][:_MAX_MODULES]
+        if type(module).__module__[:9] != "torch.nn."
+        for name, value in vars(module).items()
+        if type(value) in (int, float, bool) and name != "training" and not name.startswith("_")
+    ]
+    for count, (place, setter, value) in enumerate(numbers, start=1):
+        kind = "flag" if isinstance(value, bool) else "module_number"
+        base = value_text(value)
+        if count > _MAX_ATTRIBUTES:
+            reason = f"more than {_MAX_ATTRIBUTES} numbers on modules"
+            yield Property(place, kind, base, reason=reason)
+            continue
+        values = []
+        for other, is_special in _other_numbers(value):
+            context = partial(set_for, setter, value, other)
+            values.append(Variant(value_text(other), (), context, is_special=is_special))
+        yield Property(place, kind, base, [Way(values)], (3,))
 
 
 def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property]:
-    if isinstance(function, Module):
-        names = ("eval", "train")
-        switch = partial(_in_mode, function, is_training=not function.training)
-        switched = Variant(names[not function.training], (), switch)
-        base = names[function.training]
+    def setting(
+        name: str, kind: str, setter: Callable[[Any], object], now: Any, *others: Any, tier: int = 0
+    ) -> Property:
+        text = dtype_text if isinstance(now, torch.dtype) else str
+        values = [Variant(text(n), (), partial(set_for, setter, now, n)) for n in others]
+        return Property(name, kind, text(now), [Way(values)], (tier,))
+
+    for switched in _in_other_mode(function, "{}"):
+        base = "train" if function.training else "eval"
         yield Property("train/eval", "training", base, [Way([switched])], (0,))
     modes = [] if is_no_grad else [Variant("no_grad", (), torch.no_grad)]
     modes.append(Variant("inference_mode", (), torch.inference_mode))
@@ -594,24 +602,15 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     yield Property("grad mode", "grad_mode", base, [Way(modes)], (0,))
     autocast = Variant("bf16", (), partial(torch.autocast, device, torch.bfloat16))
     yield Property("autocast", "autocast", "off", [Way([autocast])], (0,))
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    dtype = torch.get_default_dtype()
+    count = torch.get_num_threads()
     other = torch.float64 if dtype is not torch.float64 else torch.float32
+    yield setting("default dtype", "default_dtype", torch.set_default_dtype, dtype, other)
+    counts = count + 1, count + 2
+    yield setting("number of threads", "threads", torch.set_num_threads, count, *counts)
     is_on = torch.are_deterministic_algorithms_enabled()
-    settings: tuple[tuple[str, str, Any, Any, tuple[Any, ...], int], ...] = (
-        ("default dtype", "default_dtype", torch.set_default_dtype, dtype, (other,), 0),
-        (
-            *("number of threads", "threads", torch.set_num_threads),
-            *(threads, (threads + 1, threads + 2), 0),
-        ),
-        (
-            *("deterministic algorithms", "determinism", torch.use_deterministic_algorithms),
-            *(is_on, (not is_on,), 7),
-        ),
-    )
-    for name, kind, setter, now, others, tier in settings:
-        text = dtype_text if now is dtype else str
-        values = [Variant(text(n), (), partial(set_for, setter, now, n)) for n in others]
-        yield Property(name, kind, text(now), [Way(values)], (tier,))
+    choose = torch.use_deterministic_algorithms
+    yield setting("deterministic algorithms", "determinism", choose, is_on, not is_on, tier=7)
 
 
 @contextmanager

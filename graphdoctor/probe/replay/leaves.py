@@ -49,7 +49,7 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
     leaves: list[Leaf] = []
 
     def add(value: Any, path: tuple[Step, ...], expression: str) -> None:
-        is_named = isinstance(value, (list, tuple)) and hasattr(value, "_fields")
+        is_named = isinstance(value, list | tuple) and hasattr(value, "_fields")
         inside: list[tuple[str, Any, str]] = []
         is_leaf = len(path) >= _MAX_STEPS
         if not is_leaf and (is_named or type(value) in (list, tuple)):
@@ -72,7 +72,8 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
         add(value, path, name)
     signature = signature_of(function)
     for parameter in () if signature is None else signature.parameters.values():
-        name, default = parameter.name, parameter.default
+        name = parameter.name
+        default = parameter.default
         can_be_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         is_plain = default is None or type(default) in (int, float, bool, str)
         if can_be_named and is_plain and name not in names:
@@ -111,7 +112,7 @@ def replaced_in(
     if not is_attribute and isinstance(value, tuple):
         items = [*value[:key], changed, *value[key + 1 :]]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    whole: Any = value if in_place else copy.copy(value)
+    whole = value if in_place else copy.copy(value)
     if is_attribute:
         object.__setattr__(whole, key, changed)
     else:
@@ -146,7 +147,7 @@ def _choices(function: Any) -> dict[str, tuple[Any, ...]]:
     except Exception:  # noqa: BLE001 - an annotation may name anything, or nothing that exists
         # Those that aren't text are there all the same.
         hints = getattr(called, "__annotations__", {})
-    choices: dict[str, tuple[Any, ...]] = {}
+    choices = {}
     for name, hint in hints.items():
         literals = (part for part in (hint, *get_args(hint)) if get_origin(part) is Literal)
         choices[name] = tuple(choice for part in literals for choice in get_args(part))
@@ -171,7 +172,7 @@ class AlikeCalls:
             if isinstance(leaf, Tensor):
                 kinds.append((str(leaf.dtype), str(leaf.device), tuple(leaf.shape)))
             else:
-                is_plain = isinstance(leaf, (bool, int, float, complex, str, type(None)))
+                is_plain = isinstance(leaf, bool | int | float | complex | str | type(None))
                 kinds.append((type(leaf).__qualname__, leaf if is_plain else None))
         self._first = self._first or kinds
         if kinds != self._first:

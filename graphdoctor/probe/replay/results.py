@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from ...facts.base import Fields
 from ...facts.trials import ResultKind
 from ..record.describe import value_text
 from ..target.snapshot import RandomState, is_same
@@ -59,7 +60,7 @@ Tensors = dict[str, Tensor]
 class Results:
     """The results of one replay."""
 
-    values: dict[str, dict[str, Any]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    values: dict[str, Fields] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     byte_count: int = 0
     call_count: int = 0
     omitted_from: int | None = None
@@ -119,7 +120,7 @@ class Results:
         for kind, text in texts.items():
             self.values[kind]["text"] = text[:_MAX_TEXT]
 
-    def _keep(self, kind: str, values: dict[str, Any]) -> None:
+    def _keep(self, kind: str, values: Fields) -> None:
         tensors = [value for value in values.values() if isinstance(value, Tensor)]
         size = sum(value.numel() * value.element_size() for value in tensors)
         if self.byte_count + size > _MAX_BYTES:
@@ -193,7 +194,7 @@ def modules_of(function: Any) -> Modules:
     """Find the modules that a target uses, by its names for them."""
     if isinstance(function, Module):
         return {"": function}
-    modules: Modules = {}
+    modules = {}
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Module):
         modules["self"] = owner
@@ -203,7 +204,7 @@ def modules_of(function: Any) -> Modules:
     return modules
 
 
-def plain_of(function: Any) -> dict[str, Any]:
+def plain_of(function: Any) -> Fields:
     """Copy the numbers, tensors and containers that a target uses outside of modules, by its names
     for them.
     """
@@ -223,7 +224,8 @@ def _used_by(function: Any) -> Iterator[tuple[str, Any]]:
     owner = getattr(function, "__self__", None)
     if owner is not None and not isinstance(owner, Module):
         yield from [*getattr(owner, "__dict__", {}).items()]
-    waiting, seen = [function], set[int]()
+    waiting = [function]
+    seen = set[int]()
     while waiting:
         plain = inspect.unwrap(waiting.pop(0))
         plain = getattr(plain, "__func__", plain)
@@ -255,7 +257,7 @@ def tensors_of(modules: Modules) -> Tensors:
     }
 
 
-def tensors_in(arguments: dict[str, Any]) -> Tensors:
+def tensors_in(arguments: Fields) -> Tensors:
     """List the tensors among a call's arguments, by the argument's name and their path in it."""
     return {
         path: leaf
@@ -269,7 +271,7 @@ def copies_of(tensors: Tensors) -> Tensors:
     """Copy tensors, to show later whether a call mutated them; those that are too large are left
     out.
     """
-    copies: Tensors = {}
+    copies = {}
     size = 0
     for name, tensor in tensors.items():
         size += tensor.numel() * tensor.element_size()

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from ...facts.trials import CompilerPartKind, Reference, Replay
+from ...facts.trials import CompilerPartKind, Replay
 from ..events import EventFile
 from ..record.errors import TargetError
 from ..target.snapshot import RandomState, State, seed_everything, set_for
@@ -139,7 +139,7 @@ class Trial:
         """Change what a source stands for, in the arguments or in the module that is called."""
         match = _ARGUMENT.fullmatch(source)
         parameters = {} if self._signature is None else self._signature.parameters
-        steps: list[Step] = [
+        steps = [
             ("attribute", attribute) if attribute else ("item", int(index) if index else key)
             for key, index, attribute in _STEP.findall("" if match is None else match[2])
         ]
@@ -168,7 +168,8 @@ class Trial:
         if parameter.kind is Parameter.VAR_KEYWORD:
             return [("item", 1), *steps]
         if parameter.kind is Parameter.VAR_POSITIONAL and steps:
-            name, steps = f"{name}[{steps[0][1]}]", steps[1:]
+            name = f"{name}[{steps[0][1]}]"
+            steps = steps[1:]
         passed = {argument: path for path, argument, _ in passed_arguments(call, self._function)}
         return [*passed.get(name, (("item", 1), ("item", name))), *steps]
 
@@ -222,15 +223,15 @@ class Trial:
 
     def finish(self, texts: Mapping[str, str]) -> Replay:
         """Write the results, and compare them with those of the references."""
-        mine, plan = self._results, self.plan
+        mine = self._results
+        plan = self.plan
         mine.add_state(self.modules)
         mine.add_written(texts)
         mine.save(Path(plan["outputs"]))
         loaded = {name: _loaded(path) for name, path in plan["references"].items()}
-        references: dict[Reference, Results] = {
-            name: results for name, results in loaded.items() if results is not None
-        }
-        eager, rounding = references.get("eager"), None
+        references = {name: results for name, results in loaded.items() if results is not None}
+        eager = references.get("eager")
+        rounding = None
         if eager is not None and plan.get("judged") is not None:
             runs = map(_loaded, plan.get("others", ()))
             rounding = Rounding(
@@ -240,7 +241,7 @@ class Trial:
                 judged=plan["judged"],
                 is_shaken=self._shaken is not None,
             )
-        lost: list[str] = []
+        lost = []
         if plan.get("export") is not None and eager is not None:
             lost = self._take_out_attributes(mine, eager)
         comparisons = {name: compared(mine, of, rounding) for name, of in references.items()}
@@ -300,7 +301,7 @@ def _static(value: Any) -> Any:
 
 
 def _as_tensor(value: Any) -> Any:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return torch.tensor(value) if is_number else value
 
 

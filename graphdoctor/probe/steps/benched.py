@@ -20,7 +20,6 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..events import EventFile
 from ..measure.timing import (
@@ -67,8 +66,10 @@ class Benched:
         calls: Calls,
         workload: Workload | None = None,
     ) -> None:
-        self._request, self._events = request, events
-        self._function, self._calls = target.function, calls
+        self._request = request
+        self._events = events
+        self._function = target.function
+        self._calls = calls
         self._trial = Trial(request["trial"] or {}, target.function)
         self._trial.prepare(events)
         self._workload = workload
@@ -206,7 +207,7 @@ def _floor_us(call: Call) -> float | None:
     """Return the least that a compiled call takes: one that adds 1 to a number in a tensor of the
     call's device.
     """
-    tensors: list[Tensor] = tensors_in(call)
+    tensors = tensors_in(call)
     least = torch.zeros(1, device=tensors[0].device if tensors else None)
     try:
         function = torch.compile(lambda x: x + 1, backend="eager")

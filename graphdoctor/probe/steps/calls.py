@@ -12,6 +12,7 @@ from contextlib import closing, nullcontext
 from time import perf_counter
 from typing import Any
 
+from ...facts.base import Fields
 from ...facts.recording import CallError, Repeats
 from ...facts.trials import Replay
 from ..record import reports
@@ -41,7 +42,9 @@ def run(workload: Workload, keep: Keep | None = None) -> bool:
     was made came back.
     """
     workload.warm_up()
-    request, events, trial = workload.request, workload.events, workload.trial
+    request = workload.request
+    events = workload.events
+    trial = workload.trial
     graphs = workload.graphs
     lanes = Lanes(workload, graphs) if request["lanes"] and graphs is not None else None
     with nullcontext() if lanes is None else closing(lanes):
@@ -98,7 +101,7 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
         # The target's file: the call may never end.
         workload.listener.write_sources()
         started = perf_counter()
-        error: BaseException | None = None
+        error = None
         try:
             watched = nullcontext() if lanes is None else lanes.watched()
             with watched, workload.watched(index) as eager_because:
@@ -128,14 +131,17 @@ def repeat(workload: Workload) -> None:
     """Repeat the last call until it is steady: torch compiles nothing, and no function hits its
     recompile limit, after which torch runs it eagerly without a word.
     """
-    events, call = workload.events, workload.last_call
+    events = workload.events
+    call = workload.last_call
     if call is None:
         return
     events.phase("repeating the last call")
-    count, is_steady = 0, False
+    count = 0
+    is_steady = False
     try:
         while not is_steady and count < MAX_REPEATS:
-            before, count = workload.activity, count + 1
+            before = workload.activity
+            count = count + 1
             index = len(workload.durations_s) + count
             arguments = State(None, call)
             with silence(), workload.marked(index, is_repeat=True):
@@ -160,8 +166,9 @@ def repeat(workload: Workload) -> None:
 def _report_failed(
     workload: Workload, call: Call, index: int, error: BaseException, duration_s: float
 ) -> None:
-    events, from_compiler = workload.events, is_compiler_error(error)
-    raised: dict[str, Any] = {**described_error(error), "from_compiler": from_compiler}
+    events = workload.events
+    from_compiler = is_compiler_error(error)
+    raised: Fields = {**described_error(error), "from_compiler": from_compiler}
 
     def mark(**tried: Any) -> None:
         failed = CallError(**raised, **tried)
@@ -176,7 +183,7 @@ def _report_failed(
     events.phase("trying call {index} without torch.compile", index=index)
     with silence():
         eager = workload.error_of(call, is_eager=True)
-    tried: dict[str, Any] = {"eager": "ok" if eager is None else type(eager).__qualname__}
+    tried: Fields = {"eager": "ok" if eager is None else type(eager).__qualname__}
     if eager is not None and is_compiler_error(eager):
         # `torch.cond` compiles itself in eager mode too, so eager mode's outcome is unknown.
         tried = {"eager": None}

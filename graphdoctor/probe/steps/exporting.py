@@ -18,6 +18,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.nn import Module
 
+from ...facts.base import Fields
 from ...facts.recording import ExportInput, NamedClass
 from ..record.describe import value_text
 from ..record.errors import message_of, type_name
@@ -36,7 +37,7 @@ _CLASS = re.compile(r"<class '(\w+(?:\.\w+)+)'>")
 _VARIABLE = re.compile(r"UserDefined\w*Variable\((\w+)\)")
 _MODEL = "model"
 
-_Entries = list[dict[str, Any]]
+_Entries = list[Fields]
 """Lines of a stack, as ``StackEntry``."""
 
 
@@ -44,7 +45,9 @@ def export(workload: Workload) -> bool:
     """Export the target, make the calls with the result, and compare what they returned and
     wrote.
     """
-    calls, trial, is_complete = workload.calls(), workload.trial, True
+    calls = workload.calls()
+    trial = workload.trial
+    is_complete = True
     assert trial is not None
     exporting = _Exporting(workload, trial.plan["export"])
     call = next(calls, None)
@@ -82,10 +85,12 @@ class _Exporting:
         returns whether it could.
         """
         args, kwargs = call
-        arguments: dict[str, Any] = {"kwargs": kwargs or None, "strict": self._is_strict}
-        state, random = State(self._function, call), RandomState()
+        arguments = {"kwargs": kwargs or None, "strict": self._is_strict}
+        state = State(self._function, call)
+        random = RandomState()
         seed_everything(self._workload.request["seed"])
-        program, failure = None, None
+        program = None
+        failure = None
         has_grad = torch.is_grad_enabled() and not self._workload.request["no_grad"]
         started = perf_counter()
         try:
@@ -93,7 +98,7 @@ class _Exporting:
                 program = torch.export.export(self._module, args, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - why torch refuses is the answer
             failure = self._failure(error)
-        facts: dict[str, object] = {"op_count": None, "inputs": [], "constraints": []}
+        facts: Fields = {"op_count": None, "inputs": [], "constraints": []}
         seconds = perf_counter() - started
         if program is not None:
             targets = [node.target for node in program.graph.nodes if node.op.startswith("call_")]
@@ -136,7 +141,7 @@ class _Exporting:
 
     # What torch said.
 
-    def _failure(self, error: BaseException) -> dict[str, object]:
+    def _failure(self, error: BaseException) -> Fields:
         # What torch says before it runs the program, or after, is about no line of it.
         stack = _stack_of(error)
         trace = error.__traceback__
@@ -166,7 +171,7 @@ class _Exporting:
         """Classes that a message names; strict export names those of results without their
         module.
         """
-        classes: dict[str, NamedClass] = {}
+        classes = {}
         function = plain_function(self._function)
         scope = {} if function is None else inspect.unwrap(function).__globals__
         paths = [path.rpartition(".") for path in _CLASS.findall(message)]
@@ -189,7 +194,7 @@ class _Exporting:
         if kwargs:
             parts.append("{" + ", ".join(f'"{key}": {key}' for key in kwargs) + "}")
         parts.append(f"strict={self._is_strict}")
-        lines: list[str] = []
+        lines = []
         if self._is_wrapped:
             lines.append("wrapper = torch.nn.Module()")
             lines += (f"wrapper.{name} = {name}" for name in self._parts)
@@ -217,7 +222,8 @@ def _inputs(program: ExportedProgram) -> list[ExportInput]:
     values = {node.name: node.meta.get("val") for node in placeholders}
     inputs = []
     for spec in program.graph_signature.input_specs:
-        name, value = str(spec.arg.name), values.get(spec.arg.name)
+        name = str(spec.arg.name)
+        value = values.get(spec.arg.name)
         inputs.append(
             ExportInput(
                 name=name,

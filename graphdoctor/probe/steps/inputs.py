@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...facts.base import Fields
 from ...facts.trials import TriedOutcome, TriedValue
 from ...wording import shortened
 from ..measure.coverage import Compiled, watched_compiles
@@ -33,7 +34,8 @@ class Varying:
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
-        self._request, self._events = workload.request, workload.events
+        self._request = workload.request
+        self._events = workload.events
         self._base: Call = ((), {})
         self._state = State(None)
         self._settled: set[str] = set()
@@ -43,7 +45,7 @@ class Varying:
 
         That is the first one, or the second if it has all tensors of the first and more.
         """
-        before: set[str] | None = None
+        before = None
         for call in itertools.islice(calls, _MAX_VARIED):
             leaves = leaves_of(call, self._workload.function)
             tensors = {leaf.expression for leaf in leaves if isinstance(leaf.value, Tensor)}
@@ -57,23 +59,25 @@ class Varying:
 
     def run(self) -> None:
         """Vary everything, as long as there is time."""
-        events, request = self._events, self._request
+        events = self._events
+        request = self._request
         with watched_compiles() as self._watch:
             if not self._find_state():
                 return
             self._state.restore()
             events.phase("looking for what can be varied")
-            call, is_no_grad = FreshCopies().call(self._base), request["no_grad"]
-            properties = properties_of(call, self._workload.function, is_no_grad=is_no_grad)
+            call = FreshCopies().call(self._base)
+            properties = properties_of(call, self._workload.function, is_no_grad=request["no_grad"])
             events.write("vary_plan", properties=[prop.planned() for prop in properties])
             # What can't be varied is reported first.
             order = sorted(enumerate(properties), key=lambda it: (it[1].reason is None, it[1].tier))
             possible = sum(prop.reason is None for prop in properties)
-            limit, seconds = request["vary"]["count"], request["vary"]["limit_s"]
+            limit = request["vary"]["count"]
+            seconds = request["vary"]["limit_s"]
             ends = time.monotonic() + seconds
             try:
                 for count, (number, prop) in enumerate(order, start=1 + possible - len(order)):
-                    outcome: dict[str, object] | None = {"reason": prop.reason}
+                    outcome: Fields | None = {"reason": prop.reason}
                     if prop.reason is None and count > limit:
                         reason = f"left out: only {limit} properties are varied (vary-count)"
                         outcome = {"reason": reason}
@@ -81,8 +85,7 @@ class Varying:
                         lack = f"the {seconds:g} s for variations ran out (vary-seconds)"
                         outcome = {"reason": f"left out: {lack}"}
                     elif prop.reason is None:
-                        total = min(possible, limit)
-                        place = f"variation {count} of {total}: {prop.expression}"
+                        place = f"variation {count} of {min(possible, limit)}: {prop.expression}"
                         outcome = self._varied(prop, place)
                     if outcome is not None:
                         events.write("variation", number=number, **prop.planned() | outcome)
@@ -133,7 +136,7 @@ class Varying:
             )
         return True
 
-    def _varied(self, prop: Property, place: str) -> dict[str, object] | None:
+    def _varied(self, prop: Property, place: str) -> Fields | None:
         """Vary a property; returns fields of ``Variation``, None to leave it out."""
         try:
             way, errors = self._working_way(prop, place)
@@ -164,7 +167,7 @@ class Varying:
         """
         best: tuple[int, Way, dict[str, str]] = (-1, Way(()), {})
         for way in prop.ways:
-            errors: dict[str, str] = {}
+            errors = {}
             for value in way.values:
                 self._events.phase("variation", f"{place} = {value.text}, in eager mode")
                 if (raised := self._raised(value, is_eager=True)) is not None:
@@ -184,7 +187,7 @@ class Varying:
         values: Sequence[Variant],
         failed: list[TriedValue],
         place: str,
-    ) -> dict[str, object]:
+    ) -> Fields:
         torch.compiler.reset()
         for _ in range(_MAX_WARM_UPS):
             compiled, raised = self._try(None)
@@ -194,7 +197,7 @@ class Varying:
                 break
         else:
             return {"reason": "the unchanged call compiles something each time"}
-        tried: list[TriedValue] = []
+        tried = []
         is_over_limit = False
         for value in values:
             self._events.phase("variation", f"{place} = {value.text}")

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -151,7 +151,7 @@ def _measure_guards(workload: Workload, call: Call) -> None:
             gap(f"Guard checks were timed only by repeating them: {_PROFILED}.")
         timer = CheckTimer(workload.compiled_code)
         entries = timer.run(make)
-    cost: dict[str, Any] = {
+    cost = {
         **spread("call", (1e6 * seconds for seconds in times)),
         "call_count": len(times),
         "entries": entries,
@@ -210,7 +210,8 @@ def _measure_kernels(workload: Workload, call: Call) -> None:
     gap = partial(workload.events.gap, "kernels")
     if profiled_call is not None:
         workload.events.write("profiled_call", profiled_call)
-        codegen, backend = workload.codegen, workload.request["backend"]
+        codegen = workload.codegen
+        backend = workload.request["backend"]
         reason = None
         if codegen is not None and codegen.failure is not None:
             reason = f"looking at some raised {codegen.failure}"
@@ -318,7 +319,8 @@ class Lanes:
     """Watches the program's calls, then repeats them under the profiler."""
 
     def __init__(self, workload: Workload, graphs: GraphGlobals) -> None:
-        self._workload, self._graphs = workload, graphs
+        self._workload = workload
+        self._graphs = graphs
         self._events = events = workload.events
         self._compiles = CompileWatch()
         torch_trace.listen(self._compiles)
@@ -415,7 +417,7 @@ class Lanes:
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
 
     def _repeat_calls(self, asked: list[int]) -> None:
-        differing: list[int] = []
+        differing = []
         done = 0
         took_s = sum(made.cut.duration_us for made in self._made) / 1e6
         ends = perf_counter() + _BUDGET_S + 3 * took_s
@@ -457,7 +459,8 @@ class Lanes:
         if not is_profiled:
             self._workload.make_again(call, backward_range=BACKWARD_RANGE)
         compiles = self._compiles.taken().spans
-        compile_ids, graphs = _frames(compiles), self._graphs_since(count)
+        compile_ids = _frames(compiles)
+        graphs = self._graphs_since(count)
         if (len(compile_ids), len(graphs)) != (len(made.compile_ids), len(made.graphs)):
             raise UnmeasuredError(f"call {index} made a different number of compiles or graphs")
         self._compile_of |= zip(compile_ids, made.compile_ids, strict=True)

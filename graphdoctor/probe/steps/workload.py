@@ -131,7 +131,8 @@ class Workload:
             raise
 
     def _watch_compiler(self) -> None:
-        request, events = self.request, self.events
+        request = self.request
+        events = self.events
         self.graphs: GraphGlobals | None = None
         """Of the compiled graphs, where their runs are to be watched."""
         if request["coverage"] or request["lanes"]:
@@ -227,7 +228,8 @@ class Workload:
         eagerly.
         """
         reasons: list[EagerReason] = []
-        before, activity = self.eager_calls.counts[0].copy(), self.activity
+        before = self.eager_calls.counts[0].copy()
+        activity = self.activity
         self._watched_call = index
         self.eager_calls.look_on()
         try:

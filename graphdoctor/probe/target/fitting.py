@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from ..torch_private.torch_api import DTYPES
 
-_BATCH, _LENGTH = 8, 16
+_BATCH = 8
+_LENGTH = 16
 _IMAGE = 224
 _NAMES = ("x", "inp", "input", "inputs", "example_input", "sample", "batch")
 """Names that programs give to the input of a module that has one."""
@@ -36,7 +37,7 @@ def beside(module: ModuleType | None, signature: inspect.Signature | None) -> di
         # nn.Sequential calls its input so, whatever the program does.
         values = {named[0]: getattr(module, named[0])}
     has_tensor = any(isinstance(value, Tensor) for value in values.values())
-    is_all = all(isinstance(value, (Tensor, int, float)) for value in values.values())
+    is_all = all(isinstance(value, Tensor | int | float) for value in values.values())
     return values if has_tensor and is_all else {}
 
 
@@ -61,9 +62,7 @@ def proposed(function: object, signature: inspect.Signature | None) -> list[tupl
 
 
 def _needed(signature: inspect.Signature | None) -> list[str]:
-    parameters: Sequence[inspect.Parameter] = (
-        () if signature is None else tuple(signature.parameters.values())
-    )
+    parameters = () if signature is None else tuple(signature.parameters.values())
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [
         parameter.name
@@ -73,7 +72,7 @@ def _needed(signature: inspect.Signature | None) -> list[str]:
 
 
 def _taken_by(layer: nn.Module) -> tuple[str, str] | None:
-    shape: list[Any] | None = None
+    shape = None
     match layer:
         case nn.Embedding() | nn.EmbeddingBag():
             ids = f"torch.randint({layer.num_embeddings}, ({_BATCH}, {_LENGTH}))"

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch.nn import Module, ModuleDict, ModuleList, Sequential
 
+from ...facts.base import Fields
 from ...facts.recording import RepeatedBlocks
 from ...wording import near_names
 from ..record.errors import RequestError, first_line
@@ -54,7 +55,7 @@ def dtype_named(name: str | None, device: torch.device | None) -> torch.dtype | 
     """Try the dtype that was asked for on its device; None when none was."""
     if name is None:
         return None
-    dtype: torch.dtype = getattr(torch, name)
+    dtype = getattr(torch, name)
     try:
         number = torch.ones(1, dtype=dtype, device=device)
         number + number
@@ -69,7 +70,7 @@ _WITHOUT_MODES = ("eager", "aot_eager", "aot_eager_decomp_partition")
 """Backends that log that they ignore ``mode`` and ``options`` (torch/_dynamo/backends, 2.13)."""
 
 
-def check_compile_arguments(backend: str, mode: str | None, options: dict[str, Any]) -> None:
+def check_compile_arguments(backend: str, mode: str | None, options: Fields) -> None:
     """Refuse unknown names of backends, modes and options."""
     _refuse_unknown("backend", backend)
     if mode is not None:
@@ -117,13 +118,14 @@ def set_config(name: str, value: Any) -> None:
     torch_config.set_config(dotted, value)
 
 
-def make_input(spec: dict[str, Any]) -> Any:
+def make_input(spec: Fields) -> Any:
     """Make a value as the request describes it: floats are drawn from a normal distribution,
     integers from {0, 1}, which are valid as class, index and token alike.
     """
     if spec["kind"] == "value":
         return spec["value"]
-    dtype, shape = _DTYPES[spec["dtype"]], spec["shape"]
+    dtype = _DTYPES[spec["dtype"]]
+    shape = spec["shape"]
     try:
         if dtype.is_floating_point or dtype.is_complex:
             return torch.randn(shape, dtype=dtype)
@@ -208,8 +210,7 @@ def compile_target(function: Any, request: ProbeRequest) -> tuple[Any, CompiledR
     """
     options = request["options"]
     check_compile_arguments(request["backend"], request["mode"], options)
-    names = ("backend", "fullgraph", "dynamic", "mode")
-    arguments: dict[str, Any] = {name: request[name] for name in names}
+    arguments = {name: request[name] for name in ("backend", "fullgraph", "dynamic", "mode")}
     arguments["options"] = options or None
     try:
         if request["regional"]:
@@ -236,7 +237,7 @@ def described_blocks(blocks: Blocks) -> list[RepeatedBlocks]:
 
 def _container(blocks: list[Block]) -> str | None:
     holder = blocks[0].holder
-    is_list = isinstance(holder, (ModuleList, Sequential)) and len(holder) == len(blocks)
+    is_list = isinstance(holder, ModuleList | Sequential) and len(holder) == len(blocks)
     is_whole = is_list and all(block.holder is holder for block in blocks)
     return blocks[0].path.rpartition(".")[0] if is_whole else None
 
@@ -287,7 +288,7 @@ def _inner(
 
 def _can_be_block(module: Module) -> bool:
     # Nobody calls containers.
-    if isinstance(module, (ModuleList, ModuleDict, torch.jit.ScriptModule)):
+    if isinstance(module, ModuleList | ModuleDict | torch.jit.ScriptModule):
         return False
     if next(module.parameters(), None) is None:
         return False

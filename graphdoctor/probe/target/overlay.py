@@ -25,13 +25,12 @@ def lay_over(patches: Mapping[str, str]) -> None:
     for path in patches:
         for name in (path, os.path.realpath(path)):
             _show(name, texts[os.path.realpath(path)])
-    read: Any = SourceFileLoader.get_code
+    read = SourceFileLoader.get_code
 
     def get_code(loader: Any, name: str) -> CodeType | None:
         content = texts.get(os.path.realpath(loader.path))
         if content is None:
-            code: CodeType | None = read(loader, name)
-            return code
+            return read(loader, name)
         _show(loader.path, content)
         # Past the cache of compiled files, which holds the file on disk.
         return compile(content, loader.path, "exec", dont_inherit=True)

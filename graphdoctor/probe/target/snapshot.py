@@ -78,7 +78,8 @@ class FreshCopies:
             return kind(map(self.of, value))
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return kind(*map(self.of, value))
-        names, items = attribute_names(value), [*value.items()] if isinstance(value, dict) else []
+        names = attribute_names(value)
+        items = [*value.items()] if isinstance(value, dict) else []
         if not names and not items and kind is not dict:
             return value
         try:
@@ -239,11 +240,11 @@ class State:
                 tensor.content = value.detach().clone()
             return [tensor.grad]
         attributes = _attributes(value)
-        if isinstance(value, (dict, list, set, deque)):
+        if isinstance(value, dict | list | set | deque):
             kept: Any = dict(value) if isinstance(value, dict) else list(value)
             self._containers.append((value, kept))
             return [*(kept.values() if isinstance(value, dict) else kept), attributes or None]
-        if isinstance(value, (tuple, frozenset)):
+        if isinstance(value, tuple | frozenset):
             return value
         if isinstance(value, FunctionType):
             inside = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from ...facts.base import Fields
 from ...wording import did_you_mean, near_names
 from ..record.errors import RequestError, TargetError, first_line
 from ..torch_private.torch_api import original_callable, tensors_in
@@ -36,7 +37,7 @@ from ..wire import (
 )
 from .fitting import beside, proposed
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
+Call = tuple[tuple[Any, ...], Fields]
 """Positional and keyword arguments of one call."""
 
 _FACTORY = "build"
@@ -88,11 +89,13 @@ def signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
-def parameters_of(function: Any) -> dict[str, object]:
+def parameters_of(function: Any) -> Fields:
     """Describe the parameters of that call: fields of ``TargetInfo``."""
-    signature, called, first = signature_of(function), plain_function(function), 0
+    signature = signature_of(function)
+    called = plain_function(function)
+    first = 0
     if called is not None and called.__code__.co_flags & inspect.CO_VARARGS:
-        first = called.__code__.co_argcount - isinstance(function, (Module, MethodType))
+        first = called.__code__.co_argcount - isinstance(function, Module | MethodType)
     parameters = None if signature is None else list(signature.parameters)
     return {"parameters": parameters, "args_from": first}
 
@@ -102,7 +105,7 @@ def plain_function(function: Any) -> FunctionType | None:
     or None.
     """
     called = type(function).forward if isinstance(function, Module) else function
-    while isinstance(called, (MethodType, partial)):
+    while isinstance(called, MethodType | partial):
         called = called.__func__ if isinstance(called, MethodType) else called.func
     return called if isinstance(called, FunctionType) else None
 
@@ -120,7 +123,8 @@ def import_target(file: str | None, module: str | None) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
         return _import_module(module or "")
     path = Path(file).resolve()
-    parts, root = [path.stem], path.parent
+    parts = [path.stem]
+    root = path.parent
     while (root / "__init__.py").is_file() and root != root.parent:
         parts.insert(0, root.name)
         root = root.parent
@@ -213,9 +217,10 @@ def _default_name(module: ModuleType) -> str:
 
 def _defined_names(module: ModuleType) -> tuple[list[str], list[str]]:
     """Return the module classes and the functions that a module defines."""
-    classes, functions = [], []
+    classes = []
+    functions = []
     for name, value in vars(module).items():
-        if name.startswith("_") or not isinstance(value, (type, FunctionType)):
+        if name.startswith("_") or not isinstance(value, type | FunctionType):
             continue
         # A function under @torch.compile belongs to the module it was written in, as
         # functools.wraps keeps it.
@@ -309,7 +314,7 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
         return Calls(lambda: iter((single,)), origin)
     functions = [(target.module, name) for name in INPUT_FUNCTIONS]
     for holder, name in (*functions, *((target.function, name) for name in INPUT_ATTRIBUTES)):
-        value: Any = getattr(holder, name, None)
+        value = getattr(holder, name, None)
         if value is None:
             continue
         is_function = name in INPUT_FUNCTIONS and callable(value)

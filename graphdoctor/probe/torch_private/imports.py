@@ -34,7 +34,7 @@ class AfterImport:
         """Take the spec that the other finders have; its loader's ``exec_module`` calls back."""
         for finder in sys.meta_path if name in self._callbacks else ():
             find = None if finder is self else getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = None if find is None else find(name, path, target)
+            spec = None if find is None else find(name, path, target)
             if spec is not None:
                 self._follow(spec.loader, name)
                 return spec

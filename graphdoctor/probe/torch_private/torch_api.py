@@ -40,7 +40,8 @@ _SAID_ELSEWHERE = {
 (``torch/_subclasses/fake_tensor.py``, 2.13, ``_dispatch_impl``), and of a break, which reports show
 with its fix (``torch/_dynamo/variables/tensor.py``, 2.13, ``_warn_capture_scalar_outputs``)."""
 
-_NO_COMPILE, _NO_DYNAMO = "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"
+_NO_COMPILE = "TORCH_COMPILE_DISABLE"
+_NO_DYNAMO = "TORCHDYNAMO_DISABLE"
 _CONVERT_FRAME = str(Path("_dynamo", "convert_frame.py"))
 _EVAL_FRAME = str(Path("_dynamo", "eval_frame.py"))
 
@@ -261,7 +262,7 @@ def is_compiler_error(error: BaseException) -> bool:
     kinds = torch._dynamo.exc
     if isinstance(error, kinds.TorchRuntimeError):
         return False
-    return isinstance(error, (kinds.TorchDynamoException, kinds.FailOnRecompileLimitHit))
+    return isinstance(error, kinds.TorchDynamoException | kinds.FailOnRecompileLimitHit)
 
 
 def names_of(argument: Literal["backend", "mode", "option"]) -> list[str]:
@@ -333,11 +334,13 @@ def region_of(range_name: str) -> str | None:
     return range_name.removeprefix(REGION_PREFIX) if range_name.startswith(REGION_PREFIX) else None
 
 
-COMPILED_FORWARD, COMPILED_BACKWARD = "CompiledFunction", "CompiledFunctionBackward"
+COMPILED_FORWARD = "CompiledFunction"
+COMPILED_BACKWARD = "CompiledFunctionBackward"
 """Profiler ranges of AOTAutograd's two graphs, which have one sequence number
 (``torch/_functorch/_aot_autograd/runtime_wrappers.py``, 2.13 and 2.15)."""
 
-FRAME_PHASE, BACKWARD_PHASE = "dynamo", "entire_backward_compile"
+FRAME_PHASE = "dynamo"
+BACKWARD_PHASE = "entire_backward_compile"
 """``chromium_event`` records around one compile of a frame, also one that stops at the recompile
 limit (``_compile``, ``torch/_dynamo/convert_frame.py``, 2.13 and 2.15), and around a backward
 graph's, which is compiled when it first runs (``_AutogradBackwardCompiler``,
@@ -456,7 +459,8 @@ def keep_from_compiling(function: Function, *, has_callees: bool = False) -> Non
     ``skip_code``, ``set_code_exec_strategy``: ``torch/_dynamo/eval_frame.py``, 2.11 to 2.15.
     """
     # Its package may not be imported whole yet.
-    frames, code = import_module("torch._dynamo.eval_frame"), function.__code__
+    frames = import_module("torch._dynamo.eval_frame")
+    code = function.__code__
     if has_callees:
         skip = frames.FrameAction.SKIP
         frames.set_code_exec_strategy(code, frames.FrameExecStrategy(skip, skip))
@@ -588,7 +592,7 @@ def is_number_made_tensor(node: Any) -> bool:
         return False
     number = getattr(next(iter(node.args), None), "meta", {}).get("example_value")
     is_asked_for = "scalar_tensor" in (node.stack_trace or "")
-    return isinstance(number, (torch.SymFloat, torch.SymInt)) and not is_asked_for
+    return isinstance(number, torch.SymFloat | torch.SymInt) and not is_asked_for
 
 
 # Dtypes, devices and counters.
@@ -618,8 +622,7 @@ def on_compile(call: Callable[[], None]) -> None:
     """Have a function called whenever Dynamo begins to compile (``torch._dynamo.callback``, 2.11 to
     2.15).
     """
-    handler = torch._dynamo.callback.callback_handler
-    handler.register_start_callback(lambda _arguments: call())
+    torch._dynamo.callback.callback_handler.register_start_callback(lambda _arguments: call())
 
 
 def cache_counts() -> CacheCounts:
@@ -628,7 +631,8 @@ def cache_counts() -> CacheCounts:
     AOTAutograd's is asked first, Inductor's where that one misses or is off
     (``_aot_autograd/autograd_cache.py`` and ``_inductor/codecache.py``, 2.13).
     """
-    inductor, autograd = counters().get("inductor", {}), counters().get("aot_autograd", {})
+    inductor = counters().get("inductor", {})
+    autograd = counters().get("aot_autograd", {})
     return CacheCounts(
         hits=max(inductor.get("fxgraph_cache_hit", 0), autograd.get("autograd_cache_hit", 0)),
         misses=inductor.get("fxgraph_cache_miss", 0),

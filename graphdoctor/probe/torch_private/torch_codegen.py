@@ -22,6 +22,7 @@ from torch import Tensor
 from torch._ops import OperatorBase, OpOverload, OpOverloadPacket
 from torch.fx import Graph, Node
 
+from ...facts.base import Fields
 from ...facts.kernels import ProfilePhase
 from ...facts.profiled import InductorKernel
 from .torch_api import Function, current_compile_id, wrap
@@ -123,7 +124,7 @@ def _stored(lowering: Any) -> Iterator[Node]:
             yield from filter(None, [buffer.node.get_origin_node()])
 
 
-_Kernel = tuple[dict[str, Any], Sequence[Node]]
+_Kernel = tuple[Fields, Sequence[Node]]
 """Fields of ``InductorKernel``, and nodes."""
 
 
@@ -273,7 +274,7 @@ def target_of(node: Node) -> str:
     """Name the operation that a node is now; of a function that Inductor puts in its place, such as
     oneDNN's, its name.
     """
-    if isinstance(node.target, (OperatorBase, OpOverloadPacket)):
+    if isinstance(node.target, OperatorBase | OpOverloadPacket):
         return str(node.target)
     return str(getattr(node.target, "__name__", node.name))
 
@@ -306,7 +307,7 @@ def _sizes(*nodes: Node) -> list[tuple[int, int]]:
     """Elements of each tensor that nodes make, and bytes of one; none if a size is unknown."""
     sizes = []
     for value in (node.meta.get("val") for node in nodes):
-        for tensor in value if isinstance(value, (tuple, list)) else [value]:
+        for tensor in value if isinstance(value, tuple | list) else [value]:
             if isinstance(tensor, Tensor):
                 if (numbers := shape(tensor)) is None:
                     return []
@@ -360,12 +361,13 @@ _STANDS_FOR = {
 are the same."""
 
 
-def products_of(nodes: Sequence[Node]) -> dict[str, Any]:
+def products_of(nodes: Sequence[Node]) -> Fields:
     """Count the floating-point operations of nodes; None without a product that torch can count."""
     from torch._inductor.fx_utils import count_flops_fx
     from torch.utils.flop_counter import flop_registry
 
-    flops, dtypes = 0, []
+    flops = 0
+    dtypes = []
     for node in nodes:
         # A formula for another form of the operation raises.
         with suppress(RuntimeError, TypeError, ValueError, AssertionError, IndexError, KeyError):
@@ -381,7 +383,7 @@ def products_of(nodes: Sequence[Node]) -> dict[str, Any]:
     return {"flops": flops or None, "dtype": next(iter(dtypes), None)}
 
 
-def packed_products(name: str, node: Any, made: Node) -> dict[str, Any]:
+def packed_products(name: str, node: Any, made: Node) -> Fields:
     """Count the same for oneDNN's and MKL's operations on packed weights, which freezing puts in
     the place of nodes.
 
@@ -394,7 +396,8 @@ def packed_products(name: str, node: Any, made: Node) -> dict[str, Any]:
     is_convolution = base in ("_convolution_pointwise", "_convolution_transpose_pointwise")
     if is_convolution or base in ("_linear_pointwise", "_mkl_linear"):
         # Another value that is added comes before the weight.
-        first, weight = node.inputs[0], node.inputs[2 if overload == "binary" else 1]
+        first = node.inputs[0]
+        weight = node.inputs[2 if overload == "binary" else 1]
         with suppress(TypeError, KeyError, AttributeError):
             values, weights = ([int(size) for size in it.get_size()] for it in (first, weight))
             out = [int(size) for size in made.meta["val"].shape]
@@ -407,7 +410,8 @@ def packed_products(name: str, node: Any, made: Node) -> dict[str, Any]:
 
 # How a graph is cut into its forward and its backward part.
 
-_FAR_SMALLER, _SMALL_BYTES = 1000, 1024
+_FAR_SMALLER = 1000
+_SMALL_BYTES = 1024
 """A value by so much smaller than another could be kept in its place, and so could one this small,
 such as a seed."""
 
@@ -454,13 +458,14 @@ class PartitionWatch:
 
     def take(self) -> Partition | None:
         """Take what the compile that is under way cut last, if nobody has; None if nothing."""
-        last, self._last = self._last, None
+        last = self._last
+        self._last = None
         return last if last is not None and last.compile_id == current_compile_id() else None
 
 
 def _partition(forward: Graph, backward: Graph, output_count: int) -> Partition:
     (output,) = forward.find_nodes(op="output")
-    handed: list[Node] = [
+    handed = [
         node
         for node in output.args[0][output_count:]
         if isinstance(node, Node) and isinstance(node.meta.get("val"), Tensor)
@@ -499,7 +504,8 @@ def _is_cheap(node: Node, kept: set[Node]) -> bool | None:
     from torch.utils.flop_counter import flop_registry
 
     limit = max(_SMALL_BYTES, (value_bytes(node) or 0) // _FAR_SMALLER)
-    waiting, seen = [node], {node}
+    waiting = [node]
+    seen = {node}
     is_certain = True
     for current in waiting:  # grows meanwhile
         target = current.target

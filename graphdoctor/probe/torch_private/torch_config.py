@@ -63,7 +63,7 @@ def config_type(dotted: str) -> type | None:
     """
     module_name, _, name = dotted.rpartition(".")
     with suppress(AttributeError, KeyError):
-        declared: type = import_module(module_name).get_type(name)
+        declared = import_module(module_name).get_type(name)
         return declared if declared in (bool, int, float, str) else None
     return None
 
@@ -102,10 +102,9 @@ def changed_config() -> dict[str, str]:
     an environment variable at import counts as a default. ``AttributeError`` if this torch keeps
     its config differently.
     """
-    changed: dict[str, str] = {}
+    changed = {}
     for module in (sys.modules[name] for name in _CONFIG_MODULES if name in sys.modules):
-        entries: dict[str, Any] = module._config
-        for name, entry in entries.items():
+        for name, entry in module._config.items():
             # An alias is another name for a value that is listed itself; unittest.mock hides some
             # for a moment. The first access to a deprecated value warns; leave the warning to the
             # program.
@@ -137,11 +136,10 @@ def float32_precision() -> Float32Precision | None:
     if torch.version.cuda is None or not torch.cuda.is_initialized():
         return None
     backends: Any = torch.backends
-    devices = range(torch.cuda.device_count())
     return Float32Precision(
         matmul_tf32=backends.cuda.matmul.fp32_precision == "tf32",
         convolution_tf32=backends.cudnn.conv.fp32_precision == "tf32",
-        capabilities=tuple(map(torch.cuda.get_device_capability, devices)),
+        capabilities=tuple(map(torch.cuda.get_device_capability, range(torch.cuda.device_count()))),
     )
 
 
@@ -158,7 +156,8 @@ def matmul_setting() -> str:
 def tf32_matmuls() -> Iterator[None]:
     """Compute matmuls of float32 in TensorFloat32, until it ends."""
     matmul = torch.backends.cuda.matmul
-    before, matmul.fp32_precision = matmul.fp32_precision, "tf32"
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "tf32"
     try:
         yield
     finally:
@@ -290,12 +289,13 @@ def leave_out(
         AttributeError, ImportError: This torch has no bisector.
     """
     bisector = import_module("torch._inductor.compiler_bisector").CompilerBisector
-    seen: set[tuple[CompilerPartKind, str]] = set()
+    seen = set()
 
     def disable_subsystem(
         _cls: type, _backend: str, subsystem: str, debug_info: Callable[[], str] | None = None
     ) -> bool:
-        kind, name = _KINDS.get(subsystem), None if debug_info is None else debug_info()
+        kind = _KINDS.get(subsystem)
+        name = None if debug_info is None else debug_info()
         # An operator rather than that text, which gives a graph's own name for a node.
         for cell in getattr(debug_info, "__closure__", None) or ():
             value = getattr(cell.cell_contents, "target", cell.cell_contents)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from traceback import walk_tb
-from types import CodeType, FrameType, NoneType, TracebackType
+from types import CodeType, NoneType, TracebackType
 from typing import Any
 
 import torch
@@ -49,8 +49,8 @@ def watch_guards(
         finally:
             # A list since 2.12, the first of a chain up to 2.11; the last used one is first
             # (``move_to_front``, ``torch/csrc/dynamo/extra_state.cpp``, 2.11 to 2.15).
-            candidates = list(entries) if isinstance(entries, (list, tuple)) else []
-            while not isinstance(entries, (list, tuple, NoneType)):
+            candidates = list(entries) if isinstance(entries, list | tuple) else []
+            while not isinstance(entries, list | tuple | NoneType):
                 candidates.append(entries)
                 entries = entries.next
             # Those of this backend, which alone can be used with it; all, if there are none.
@@ -110,9 +110,7 @@ def global_state() -> dict[str, Any]:
     """Return the process-wide state that torch guards on, as it is now
     (``torch/csrc/dynamo/guards.cpp``, 2.13).
     """
-    state = str(torch._C._dynamo.guards.GlobalStateGuard().__getstate__())
-    values: dict[str, Any] = json.loads(state)
-    return values
+    return json.loads(str(torch._C._dynamo.guards.GlobalStateGuard().__getstate__()))
 
 
 def dispatch_keys(tensor: torch.Tensor) -> str | None:
@@ -126,8 +124,7 @@ def on_compiled_code(take: Callable[[CodeType, CodeType], None]) -> Undo:
     """Call ``take`` with the code of each function that Dynamo compiles and the code that it
     generated.
     """
-    undo: Undo = import_module(_MODULE).register_bytecode_hook(take).remove
-    return undo
+    return import_module(_MODULE).register_bytecode_hook(take).remove
 
 
 def cache_entry(original: CodeType, made: CodeType) -> tuple[str, Any] | None:
@@ -181,9 +178,10 @@ def asks_for_truth(raised: TracebackType, is_user_file: Callable[[str], bool]) -
     Non-strict export sees ``if tensor:`` as ``Tensor.__bool__``
     (``torch/_export/non_strict_utils.py``, 2.13).
     """
-    after: FrameType | None = None
+    after = None
     is_user = False
     for frame, _ in walk_tb(raised):
-        was_user, is_user = is_user, is_user_file(frame.f_code.co_filename)
+        was_user = is_user
+        is_user = is_user_file(frame.f_code.co_filename)
         after = None if is_user else frame if was_user else after
     return after is not None and after.f_locals.get("func") is torch.Tensor.__bool__

@@ -215,7 +215,7 @@ def watch_stances(callback: Callable[[str, str], None]) -> Undo:
 
 def replace_call_hook(context: Any, old: Enter | None, new: Enter) -> None:
     """Have a context call ``new`` before each call, in the place of ``old``."""
-    hooks: list[Enter] = context.enter_exit_hooks
+    hooks = context.enter_exit_hooks
     if old is not None and old in hooks:
         hooks[hooks.index(old)] = new
     else:
@@ -299,7 +299,9 @@ def _watched(graph: Function, index: int, tensor_ops: int, runs: list[WatchedRun
         runs.append((index, tensor_ops, started, clock(), get_ident()))
         return output
 
-    clock, get_ident, range_name = perf_counter, threading.get_ident, f"{GRAPH_RANGE}{index}"
+    clock = perf_counter
+    get_ident = threading.get_ident
+    range_name = f"{GRAPH_RANGE}{index}"
     quick: Any = type(quick_range(""))
     return run
 
@@ -309,7 +311,7 @@ def watch_profilers(callback: Callable[[], None]) -> None:
 
     The second is of ``emit_nvtx`` and ``emit_itt``: ``torch/autograd/profiler.py``, 2.11 to 2.15.
     """
-    module: Any = import_module("torch.autograd.profiler")
+    module = import_module("torch.autograd.profiler")
     for owner, name in ((module.profile, "_prepare_trace"), (module, "_run_on_profiler_start")):
         look_on(owner, name, before=lambda *_: callback())
 

@@ -21,6 +21,7 @@ from torch._ops import OpOverloadPacket
 from torch.profiler import ProfilerActivity
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ...facts.base import Fields
 from ...facts.kernels import GraphPartitions
 from ..events import EventFile
 from .torch_api import Undo, counters, current_compile_id
@@ -99,8 +100,7 @@ def cuda_function(code: str) -> Callable[[Tensor], Tensor]:
     """
     from torch.cuda.jiterator import _create_jit_fn
 
-    function: Callable[[Tensor], Tensor] = _create_jit_fn(code)
-    return function
+    return _create_jit_fn(code)
 
 
 @cache
@@ -137,8 +137,7 @@ def quick_range(name: str) -> AbstractContextManager[Any]:
     """Make a profiler range about as cheap as torch's own (``_RecordFunctionFast``,
     ``csrc/autograd/init.cpp``, 2.13).
     """
-    context: AbstractContextManager[Any] = torch._C._profiler._RecordFunctionFast(name)
-    return context
+    return torch._C._profiler._RecordFunctionFast(name)
 
 
 LINE_RANGE = "graphdoctor_line "
@@ -239,7 +238,8 @@ class RangeProfiler:
     def __init__(self) -> None:
         profiler = import_module("torch.autograd")
         self._disable = profiler._disable_profiler_legacy
-        state, experimental = profiler.ProfilerState.CPU, torch._C._profiler._ExperimentalConfig()
+        state = profiler.ProfilerState.CPU
+        experimental = torch._C._profiler._ExperimentalConfig()
         options = (False,) * 5  # shapes, memory, stacks, FLOPs, modules
         profiler._enable_profiler_legacy(profiler.ProfilerConfig(state, *options, experimental))
 
@@ -258,18 +258,14 @@ def _ranges(events: Iterable[Any]) -> Iterator[str | None]:
 
 # CUDA graphs.
 
-_SKIP_LOGGER, _LOGS_SKIP = (
-    "torch._inductor.cudagraph_utils.__cudagraphs",
-    "log_cudagraph_skip_and_bump_counter",
-)
+_SKIP_LOGGER = "torch._inductor.cudagraph_utils.__cudagraphs"
+_LOGS_SKIP = "log_cudagraph_skip_and_bump_counter"
 """``torch/_inductor/cudagraph_utils.py``, 2.11 to 2.15: logs there, and counts. Graphs without a
 CUDA device are only counted (``CompiledFxGraph.__init__``, ``torch/_inductor/output_code.py``,
 2.13)."""
 
-_PARTITION_LOGGER, _LOGS_LEFT_OUT = (
-    "torch._inductor.scheduler.__cudagraphs",
-    "_log_non_cudagraphable_node",
-)
+_PARTITION_LOGGER = "torch._inductor.scheduler.__cudagraphs"
+_LOGS_LEFT_OUT = "_log_non_cudagraphable_node"
 """Graph partition records what is before and after an operation that can't be in a CUDA graph as
 CUDA graphs of their own, and only says so in its debug log (``torch/_inductor/scheduler.py``,
 2.13): a line with the reason, then the lines of a stack."""
@@ -382,14 +378,14 @@ def _managers() -> list[Any]:
     return [manager for manager in managers if manager is not None]
 
 
-def recorded_functions() -> tuple[list[dict[str, Any]], int]:
+def recorded_functions() -> tuple[list[Fields], int]:
     """List the functions that torch is to record as CUDA graphs in a second call, and count for how
     many sizes it has.
 
     A manager has a function for each graph, or partition of one, and size of its inputs, and a tree
     of recordings.
     """
-    functions: dict[int, dict[str, Any]] = {}
+    functions: dict[int, Fields] = {}
     captured = 0
     for manager in _managers():
         recordings = list(_recordings(manager.roots))
@@ -426,9 +422,10 @@ def launch_one_by_one() -> Undo:
 
 
 def _add_recordings(
-    functions: dict[int, dict[str, Any]], manager: Any, number: int, recordings: list[list[Any]]
+    functions: dict[int, Fields], manager: Any, number: int, recordings: list[list[Any]]
 ) -> None:
-    wrapped, compile_id = manager.ids_to_funcs[number], manager.id_to_compile_id[number]
+    wrapped = manager.ids_to_funcs[number]
+    compile_id = manager.id_to_compile_id[number]
     # One function is wrapped anew for each size.
     function = functions.setdefault(
         id(wrapped.model),
@@ -467,7 +464,7 @@ def _recordings(nodes: Mapping[Any, list[Any]]) -> Iterator[tuple[Any, list[Any]
             yield from _recordings(recording.children)
 
 
-def _input(recording: Any, index: int) -> dict[str, object]:
+def _input(recording: Any, index: int) -> Fields:
     tensor = recording.reconstructed_inputs[index]
     # What an expanded dim repeats is copied once.
     strides = zip(tensor.shape, tensor.stride(), strict=True)

@@ -29,6 +29,7 @@ from typing import Any
 import torch
 from torch._logging import _internal, structured
 
+from ...facts.base import Fields
 from ..wire import ARTIFACT_PREFIX
 from .torch_api import Failures, Undo, counters, current_compile_id, look_on, trace_logger
 
@@ -91,7 +92,7 @@ class TraceLooker(Handler):
                     self._begun.add(compile_id(metadata))
                 self.look_at(metadata, getattr(record, "payload", None))
 
-    def look_at(self, metadata: dict[str, Any], payload: str | None) -> None:
+    def look_at(self, metadata: Fields, payload: str | None) -> None:
         """Look at what a record says of itself, and at its payload."""
         raise NotImplementedError
 
@@ -170,7 +171,8 @@ def _refuse(_record: LogRecord) -> bool:
 
 def compile_id(metadata: Mapping[str, Any]) -> str | None:
     """Return such as ``0/1``; None outside any compile."""
-    frame, count = metadata.get("frame_id"), metadata.get("frame_compile_id")
+    frame = metadata.get("frame_id")
+    count = metadata.get("frame_compile_id")
     return None if frame is None or count is None else f"{frame}/{count}"
 
 
@@ -183,7 +185,8 @@ def _define_strings(handler: Handler, strings: Mapping[str, int]) -> None:
     """Have one handler write the definitions that it missed."""
     for text, number in strings.items():
         record = LogRecord(trace_logger().name, logging.DEBUG, __file__, 0, "", (), None)
-        record.metadata, record.payload = {"str": [text, number]}, None
+        record.metadata = {"str": [text, number]}
+        record.payload = None
         handler.handle(record)
 
 
@@ -193,7 +196,8 @@ class TraceKeeper:
     """
 
     def __init__(self, listener: Handler, folder: str | None = None) -> None:
-        self._listener, self._folder = listener, folder
+        self._listener = listener
+        self._folder = folder
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -236,7 +240,7 @@ class TraceKeeper:
         self.write_error = error
         # Not off the logger: ``logging`` is going through its handlers, and would miss the next.
         writer.addFilter(_refuse)
-        stream: Any = getattr(writer, "stream", None)
+        stream = getattr(writer, "stream", None)
         if stream is not None:
             writer.stream = None  # type: ignore[attr-defined]
             # What it holds can't be written, and closing it would try again.
@@ -348,7 +352,7 @@ def _is_torchs_own(record: LogRecord) -> bool:
     return not str(name).startswith(ARTIFACT_PREFIX)
 
 
-_LoggerState = tuple[logging.Logger, dict[str, Any]]
+_LoggerState = tuple[logging.Logger, Fields]
 
 
 def _logger_states() -> list[_LoggerState]:
@@ -412,7 +416,7 @@ def fresh_dynamo() -> Iterator[None]:
                 del scope[key[1]]
 
 
-def _globals_of_dynamo() -> dict[tuple[int, str], dict[str, Any]]:
+def _globals_of_dynamo() -> dict[tuple[int, str], Fields]:
     """Return what Dynamo left in modules' globals for good, by the globals' identity and name.
 
     ``OutputGraph.install_global`` of restarted compiles, and ``import_source``

@@ -74,15 +74,15 @@ def _close_files() -> None:
     import gc
     import io
 
-    standard: set[int] = set()
+    standard = set()
     current = (sys.stdin, sys.stdout, sys.stderr)
     for stream in (*current, sys.__stdin__, sys.__stdout__, sys.__stderr__):
-        layer: Any = stream
+        layer = stream
         while layer is not None and id(layer) not in standard:
             standard.add(id(layer))
             layer = getattr(layer, "buffer", None) or getattr(layer, "raw", None)
     objects = gc.get_objects()
-    ranks: dict[type, int] = {}
+    ranks = {}
     for kind in set(map(type, objects)):
         bases = [issubclass(kind, base) for base in (io.TextIOBase, io.BufferedIOBase, io.IOBase)]
         if kind.__name__ == "_TemporaryFileWrapper" and kind.__module__ == "tempfile":
@@ -180,7 +180,7 @@ class _Program:
         import json
         from functools import partial
 
-        change: RunChange = json.loads(text)
+        change = json.loads(text)
         self._change = change
         values: dict[str, list[tuple[str, object]]] = {}
         for dotted, value in change["settings"]:
@@ -202,7 +202,8 @@ class _Program:
                 self._recorder = make(*paths, self._change, is_main=self.is_main)
             if self._recorder is not None:
                 # Torch itself first, which has imported the others.
-                waiting, self._waiting = sorted(self._waiting), []
+                waiting = sorted(self._waiting)
+                self._waiting = []
                 for name in waiting:
                     self._recorder.hook(name)
 

@@ -47,8 +47,7 @@ class Recorder:
         self._events = EventFile(Path(event_path) if is_main else None)
         self._watcher = CallWatcher(self._write_artifact)
         files = ProgramFiles(next(iter(sys.argv), None))
-        on_limit = self._watcher.on_limit
-        self._listener = TraceListener(self._on_compile, files, on_limit=on_limit)
+        self._listener = TraceListener(self._on_compile, files, on_limit=self._watcher.on_limit)
         self._hooks = hooks = Hooks(self._events, self._listener, self._trace_folder)
         self._steps: BackwardSteps | None = None
         self._has_compiled = self._is_rank = False
@@ -127,7 +126,8 @@ class Recorder:
         self._watcher.eager_calls.on_compile(compile_id)
         if not self._has_compiled:
             self._has_compiled = True
-            calls, self._unwritten_calls = self._unwritten_calls, []
+            calls = self._unwritten_calls
+            self._unwritten_calls = []
             for call in calls:
                 self._write_compile_call(call)
 

@@ -44,7 +44,8 @@ def main(request_path: Path) -> int:
 
 def reported(request_path: Path, run: Callable[[Any, Path, EventFile], int]) -> int:
     """Do what a request file asks for; whatever happens becomes an event."""
-    request, folder = json.loads(request_path.read_text()), request_path.parent
+    request = json.loads(request_path.read_text())
+    folder = request_path.parent
     try:
         events = EventFile(folder / EVENTS_FILE)
         # The parent shows it, less our own lines.

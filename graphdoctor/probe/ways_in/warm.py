@@ -63,7 +63,7 @@ def serve(descriptor: int) -> Path:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests = socket.socket(fileno=descriptor)
     children: _Children = {}
-    loaded: set[str] = set()
+    loaded = set()
     branches: list[int] = []
     while True:
         ready, _, _ = select.select([requests.fileno(), *children], [], [])
@@ -79,7 +79,7 @@ def serve(descriptor: int) -> Path:
         content, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST_BYTES, _MAX_DESCRIPTORS)
         if not content:
             _end(children, branches)
-        request: WarmRequest = json.loads(content)
+        request = json.loads(content)
         if (library := request["library"]) is not None and library not in loaded:
             loaded.add(library)
             _load(LIBRARIES[library])

@@ -393,22 +393,30 @@ def _tensor_mismatch(match: re.Match[str]) -> Form:
     """``tensor 'x' size mismatch at index 0. expected 4, actual 6``, and after it what torch
     advises.
     """
-    source, name, dim = match["source"], match["property"], match["index"]
+    source = match["source"]
+    name = match["property"]
+    dim = match["index"]
     values, has_advice, advice = match["values"].strip().partition(_ADVICE)
     hint = f"Guard failed on {advice}" if has_advice else None
     old, _, actual = values.partition(", actual ")
-    new, expected, kind = actual or None, old, name
+    new = actual or None
+    expected = old
+    kind = name
     members = {"size": f".shape[{dim}]", "stride": f".stride({dim})", "rank": ".ndim"}
     subject = source + members.get(name, f".{name}")
     match name:
         case "dispatch key set":
-            name, subject, hint = "dispatch keys", source, None
+            name = "dispatch keys"
+            subject = source
+            hint = None
             kind, old, new = dispatch_change(old, new or "")
         case "dtype":
-            old, new = short_dtype(old), new and short_dtype(new)
+            old = short_dtype(old)
+            new = new and short_dtype(new)
         case "requires_grad":
             expected = old.rpartition("=")[2]
-            old, new = str(expected == "1"), str(expected != "1")
+            old = str(expected == "1")
+            new = str(expected != "1")
     place = "" if dim is None else f" in dim {int(dim)}"
     words = f"{name} {expected}{place}"
     return Form(
@@ -420,7 +428,8 @@ def dispatch_change(old: str, new: str) -> tuple[ChangeKind, str, str]:
     """A change of dispatch keys: its kind and its values in words; an inference tensor lacks the
     keys of autograd.
     """
-    is_normal, is_normal_now = "ADInplaceOrView" in old, "ADInplaceOrView" in new
+    is_normal = "ADInplaceOrView" in old
+    is_normal_now = "ADInplaceOrView" in new
     if is_normal == is_normal_now:
         return "dispatch_keys", old, new
     words = {True: "a normal tensor", False: "an inference tensor"}
@@ -458,7 +467,8 @@ def _called(text: str) -> Form | None:
         case "___dict_version", (source, *_):
             return Form("DICT_VERSION", source, "the same contents", "keys")
         case "hasattr", (source, quoted):
-            name, is_absent = quoted.strip("'\""), is_not or call.rest.strip() == "== False"
+            name = quoted.strip("'\"")
+            is_absent = is_not or call.rest.strip() == "== False"
             if name.startswith("_dynamo_"):
                 return _marked(source, is_absent=is_absent)
             words = f"{'no ' * is_absent}attribute {name}"
@@ -504,7 +514,8 @@ def _tensor(text: str, source: str, printed: tuple[str, str, str], rest: Sequenc
         else tuple(int(item) if item.isdecimal() else None for item in items)
         for name in ("size", "stride")
     )
-    requires_grad, device = named.get("requires_grad") == "True", named.get("device", "None")
+    requires_grad = named.get("requires_grad") == "True"
+    device = named.get("device", "None")
     words = short_dtype(dtype) + ("" if size is None else _dims_words(size))
     keys_set = {key.strip() for key in keys.split(",")}
     if backend := next((name for name in _BACKENDS if name in keys_set), None):
@@ -558,12 +569,18 @@ def _compared(text: str) -> Form | None:
     if is_relation(text) or operator not in ("==", "is", "is not", "!="):
         pass
     elif operator == "is" and right != "None":
-        change, old, new = "aliasing", "the same object", "two objects"
+        change = "aliasing"
+        old = "the same object"
+        new = "two objects"
         subject = f"{left} and {right}"
     elif operator in ("is not", "!="):
-        change, new, subject = "none" if right == "None" else "value", right, left
+        change = "none" if right == "None" else "value"
+        new = right
+        subject = left
     else:
-        change, old, subject = value_kind(left, right, None), right, left
+        change = value_kind(left, right, None)
+        old = right
+        subject = left
     return Form(*_expected(comparison), change, old, new, subject, comparison)
 
 
@@ -631,7 +648,7 @@ def value_kind(source: str, old: str | None, new: str | None) -> ChangeKind:
         return "none"
     if any(isinstance(value, bool) for value in values):
         return "flag"
-    if all(isinstance(value, (int, float)) for value in values):
+    if all(isinstance(value, int | float) for value in values):
         # An attribute of the root module or of a submodule, with or without its scope.
         is_attribute = _MODULE_ATTRIBUTE.match(source) is not None and "__closure__" not in source
         return "module_number" if is_attribute else "number"

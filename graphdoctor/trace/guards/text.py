@@ -217,7 +217,8 @@ def take_apart(text: str) -> GuardText:
 def _split(body: str) -> tuple[str, str, str | None]:
     code = _CODE.match(body)
     end = len(body) if code is None else code.end()
-    comment, hint = body[end:].rstrip(), None
+    comment = body[end:].rstrip()
+    hint = None
     if comment.endswith(")") and (start := comment.rfind(_HINT)) >= 0:
         comment, hint = comment[:start], " ".join(comment[start + len(_HINT) : -1].split())
     return body[:end].strip(), comment[len("# ") :].rstrip(), hint

@@ -11,12 +11,11 @@ from __future__ import annotations
 import os.path
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
 
-from graphdoctor.facts.base import whole_sum
+from graphdoctor.facts.base import Fields, whole_sum
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.reading import read_fact
@@ -117,9 +116,9 @@ def _guard(depth: int, manager_source: str | None, text: str) -> TreeGuard:
 
 def parse_tree(payload: str) -> GuardTree:
     """Parse a printed tree."""
-    guards: list[TreeGuard] = []
-    unread: list[str] = []
-    latency_us: float | None = None
+    guards = []
+    unread = []
+    latency_us = None
     path: list[tuple[int, str | None]] = []
     for line in _joined(payload.splitlines()):
         if latency := _LATENCY.match(line):
@@ -130,7 +129,8 @@ def parse_tree(payload: str) -> GuardTree:
             if line.strip() not in ("", _HEADING):
                 unread.append(line)
             continue
-        depth, text = len(match["bars"]) // 2, match["text"]
+        depth = len(match["bars"]) // 2
+        text = match["text"]
         while path and path[-1][0] >= depth:
             path.pop()
         above = path[-1][1] if path else None
@@ -144,7 +144,7 @@ def parse_tree(payload: str) -> GuardTree:
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
-    held: str | None = None
+    held = None
     for line in lines:
         is_new = line.startswith(("| ", "+-", _HEADING)) or _LATENCY.match(line) or not line.strip()
         if held is not None and held.startswith(("| ", "+-")) and not is_new:
@@ -157,9 +157,7 @@ def _joined(lines: list[str]) -> Iterator[str]:
         yield held
 
 
-def guards_of_parts(
-    parts: Sequence[tuple[Part, Section]], *, cost: Mapping[str, Any] | None
-) -> Guards:
+def guards_of_parts(parts: Sequence[tuple[Part, Section]], *, cost: Fields | None) -> Guards:
     """The guards of a recording with several parts: processes, and stretches between resets of
     Dynamo.
     """
@@ -172,18 +170,21 @@ def guards_of_parts(
     return whole.replace(sets=tuple(item for guards in by_part for item in guards.sets))
 
 
-def guards_of(part: Part, section: Section, cost: Mapping[str, Any] | None) -> Guards:
+def guards_of(part: Part, section: Section, cost: Fields | None) -> Guards:
     """Put a part's guards into words."""
-    intake, trees = section.intake, section.collector(GuardTrees).trees
+    intake = section.intake
+    trees = section.collector(GuardTrees).trees
     places = _Places(intake.files(), intake.origins)
     measured = cost or {}
     entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
-    is_complete, call_us = measured.get("is_complete"), measured.get("call_us")
+    is_complete = measured.get("is_complete")
+    call_us = measured.get("call_us")
     frames = part.recording.frames_by_compile()
     nodes: _KnownNodes = {}
     sets = []
     for compile_ in part.recording.compiles:
-        compile_id, frame_id = compile_.compile_id, compile_.frame_id
+        compile_id = compile_.compile_id
+        frame_id = compile_.frame_id
         tree = trees.get(compile_id)
         if tree is not None:
             root = intake.roots.get(frame_id) or intake.wrapped(frame_id)
@@ -216,15 +217,11 @@ def _share(us: float | None, call_us: float | None) -> float | None:
 
 
 def _guard_set(
-    compile_id: str,
-    tree: GuardTree,
-    words: _Words,
-    entry: Mapping[str, Any] | None,
-    call_us: float | None,
+    compile_id: str, tree: GuardTree, words: _Words, entry: Fields | None, call_us: float | None
 ) -> GuardSet:
     nodes = words.nodes()
     # The nodes are facts already, and can be very many.
-    fields: dict[str, object] = {
+    fields = {
         "compile_id": compile_id,
         "guard_count": len(nodes),
         "nodes": (),
@@ -257,7 +254,7 @@ class _Words:
         places: _Places,
         frame: Frame | None,
         root: Root | Wrapped | None,
-        known: _KnownNodes,
+        nodes: _KnownNodes,
     ) -> None:
         self._tree = tree
         self._places = places
@@ -273,7 +270,7 @@ class _Words:
         self._modules = frozenset(
             match[1] for source in sources if (match := _ROOT_MODULE.match(source))
         )
-        self._known = known.setdefault(
+        self._known = nodes.setdefault(
             (root, self._resumes_at, self._is_wrapped, self._modules), {}
         )
 
@@ -284,7 +281,8 @@ class _Words:
         return tuple(map(self._known.__getitem__, self._tree.guards))
 
     def _node(self, guard: TreeGuard) -> GuardNode:
-        text, meaning = guard.text, guard.meaning
+        text = guard.text
+        meaning = guard.meaning
         source = meaning.source or guard.manager_source
         owner = _VALUE.search(guard.manager_source or source or "")
         return GuardNode(
@@ -300,7 +298,7 @@ class _Words:
             guard=text.expression,
         )
 
-    def cost(self, part: Mapping[str, Any], nodes: Iterable[GuardNode]) -> SubtreeCost:
+    def cost(self, part: Fields, nodes: Iterable[GuardNode]) -> SubtreeCost:
         path = _GLOBALS if part["source"] == "G" else self._value(part["source"])
         inner = (f"{path}.", f"{path}[")
         count = sum(node.path == path or (node.path or "").startswith(inner) for node in nodes)
@@ -360,7 +358,8 @@ class _Places:
         file = self._resolve(printed.file)
         origin, package = self._origins.of(file)
         if file == printed.file and file.partition("/")[0] in _TORCH_PARTS:
-            origin, package = "torch", "torch"
+            origin = "torch"
+            package = "torch"
         return StackEntry(
             **printed._asdict() | {"file": file, "origin": origin, "package": package}
         )
@@ -371,7 +370,8 @@ class _Places:
         if root is not None:
             if exact := [file for file in ending if shortened(file, root) == short]:
                 return exact[0]
-            first, site = short.partition("/")[0], root.rpartition("/")[0]
+            first = short.partition("/")[0]
+            site = root.rpartition("/")[0]
             if first in _TORCH_PARTS:
                 return f"{root}/{short}"
             if any(file.startswith(f"{site}/{first}/") for file in self._known):

@@ -143,9 +143,10 @@ class Folder:
 
     def files(self) -> list[LogFile]:
         """The files in it, by name."""
-        files: list[LogFile] = []
+        files = []
         for name, is_folder, size in sorted(self._entries()):
-            place, path = self._below(name), self.path_below(name)
+            place = self._below(name)
+            path = self.path_below(name)
             if is_folder:
                 continue
             if isinstance(place, Url):

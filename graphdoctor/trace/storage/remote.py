@@ -145,9 +145,11 @@ def open_file(url: str, name: str, size_bytes: int | None, start: int) -> Binary
 
 
 def _ranges(url: str, name: str, size: int | None, position: int) -> Generator[bytes]:
-    count, failures, is_streamed = _FIRST_BYTES, 0, False
+    count = _FIRST_BYTES
+    failures = 0
+    is_streamed = False
     # The file with its file system: an archive is closed when nobody holds its file system.
-    opened: tuple[Any, BinaryIO] | None = None
+    opened = None
     try:
         while size is None or position < size:
             try:
@@ -194,9 +196,7 @@ def _read(file: BinaryIO, count: int, *, is_streamed: bool) -> bytes:
 
 def _file_at(url: str, start: int, *, is_streamed: bool) -> tuple[Any, BinaryIO]:
     system, path = _opened(url)
-    file: BinaryIO = system.open(
-        path, "rb", **{"block_size": 0} if is_streamed else {"cache_type": "none"}
-    )
+    file = system.open(path, "rb", **{"block_size": 0} if is_streamed else {"cache_type": "none"})
     if start and not is_streamed:
         file.seek(start)
     while is_streamed and start > 0 and (skipped := file.read(min(start, _MOST_BYTES))):
@@ -262,8 +262,8 @@ def _opened(url: str) -> tuple[Any, str]:
 
 
 def _names(error: BaseException) -> set[str]:
-    names: set[str] = set()
-    seen: set[int] = set()
+    names = set()
+    seen = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
