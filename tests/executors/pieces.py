@@ -58,10 +58,6 @@ def slow_at_0(number):
     return number
 
 
-def big(number):
-    return bytes([number]) * 5_000_000
-
-
 def slow_square(number):
     time.sleep(0.3)
     return number * number

@@ -21,7 +21,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import local, machine, on_ray
 from graphdoctor.executors.executor import Environment, Failure, Share
 from graphdoctor.executors.local import Local, executor_for
-from graphdoctor.executors.machine import Machine, Slot, core_groups, cores, gpus, memory, slots_for
+from graphdoctor.executors.machine import Machine, core_groups, cores, gpus, memory, slots_for
 from graphdoctor.executors.on_ray import OnRay
 from tests.each import for_each
 from tests.executors import pieces
@@ -89,11 +89,6 @@ def test_a_piece_whose_worker_is_killed_runs_once_more(tmp_path):
     markers = [tmp_path / str(number) for number in range(4)]
     outcomes = in_order(Local(2).run(pieces.killed_once, markers))
     assert outcomes == [(number, "done") for number in range(4)]
-
-
-def test_results_larger_than_a_pipe_come_whole():
-    outcomes = in_order(Local(2).run(pieces.big, list(range(6))))
-    assert [result for _, result in outcomes] == [pieces.big(number) for number in range(6)]
 
 
 @pytest.mark.slow
@@ -204,7 +199,8 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("has_share", [False, True])
 def test_no_worker_outlives_its_parent(tmp_path, number, has_share):
-    program, folder = tmp_path / "sleepers.py", tmp_path / "pieces"
+    program = tmp_path / "sleepers.py"
+    folder = tmp_path / "pieces"
     program.write_text(_SLEEPERS)
     folder.mkdir()
     parent = subprocess.Popen(
@@ -457,16 +453,6 @@ def test_a_slot_is_called_what_it_has():
     assert {
         share: [slot.name for slot in slots_for(share, EIGHT, most=8)] for share in named
     } == named
-    # One that has none of its own sees all, unless it may not.
-    assert [slots_for(Share(None, gpus=count), EIGHT, most=1)[0].gpus for count in (None, 0)] == [
-        None,
-        (),
-    ]
-    # Where processes can't be held to cores, their number still counts.
-    assert slots_for(Share(4), replace(EIGHT, can_pin=False), most=8) == [
-        Slot(1, None, ()),
-        Slot(2, None, ()),
-    ]
 
 
 @for_each(

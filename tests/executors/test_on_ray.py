@@ -88,7 +88,8 @@ def cluster(client_port):
 def test_a_killed_node_changes_nothing_of_the_answer(cluster, capfd):
     node = cluster.add_node(num_cpus=1, num_gpus=1, node_ip_address=_OTHER_LOOPBACK)
     cluster.wait_for_nodes()
-    outcomes, own_print = [], builtins.print
+    outcomes = []
+    own_print = builtins.print
     for outcome in OnRay(cluster.address).run(pieces.slow_square, list(range(12))):
         outcomes.append(outcome)
         if len(outcomes) == 3:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import namedtuple
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -35,11 +34,11 @@ def function(x, y=None, **kwargs):
     return x
 
 
-def in_bfloat16(*args, **kwargs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def in_bfloat16(*args, **kwargs):
     return InDtype(torch.bfloat16, function)((args, kwargs))
 
 
-def with_batch(size: int, *args, **kwargs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def with_batch(size, *args, **kwargs):
     return WithBatch(size, function, lambda _: None)((args, kwargs))
 
 
@@ -74,7 +73,8 @@ def test_tensors_are_found_in_containers_and_objects(make):
 
 
 def test_containers_and_objects_stay_the_same_objects():
-    held, inner = SimpleNamespace(x=torch.ones(2)), [torch.ones(2)]
+    held = SimpleNamespace(x=torch.ones(2))
+    inner = [torch.ones(2)]
     args, _ = in_bfloat16(held, (inner,))
     assert args[0] is held
     assert args[1][0] is inner
@@ -82,7 +82,8 @@ def test_containers_and_objects_stay_the_same_objects():
 
 
 def test_a_tensor_in_several_places_or_calls_stays_one():
-    change, x = InDtype(torch.bfloat16, function), torch.ones(2)
+    change = InDtype(torch.bfloat16, function)
+    x = torch.ones(2)
     (first, (inner,)), kwargs = change(((x, [x]), {"z": {"x": x}}))
     assert first is inner is kwargs["z"]["x"]
     first.add_(1)
@@ -91,7 +92,8 @@ def test_a_tensor_in_several_places_or_calls_stays_one():
 
 
 def test_what_is_ours_stays_even_if_a_replay_converts_it():
-    change, held = InDtype(torch.bfloat16, function), [torch.ones(2)]
+    change = InDtype(torch.bfloat16, function)
+    held = [torch.ones(2)]
     change(((held,), {}))
     ours = held[0]
     ours.data = ours.data.double()
@@ -187,7 +189,9 @@ def test_rows_are_repeated_and_cut():
 
 
 def test_tensors_without_the_batch_stay():
-    x, mask, scalar = torch.ones(2, 16, 8), torch.ones(16, 16), torch.tensor(1.0)
+    x = torch.ones(2, 16, 8)
+    mask = torch.ones(16, 16)
+    scalar = torch.tensor(1.0)
     args, kwargs = with_batch(7, x, mask, scalar=scalar, mask=torch.ones(2, 16, dtype=torch.bool))
     assert args[0].shape == (7, 16, 8)
     assert args[1] is mask
@@ -196,7 +200,7 @@ def test_tensors_without_the_batch_stay():
 
 
 def test_later_calls_change_the_tensors_of_the_first():
-    changed: list[str] = []
+    changed = []
     change = WithBatch(
         3, function, lambda leaves: changed.extend(leaf.expression for leaf in leaves)
     )
@@ -281,6 +285,6 @@ def test_what_is_returned_can_speak_against_a_batch(output, is_lacking):
         ([(100, 50), (50, 100)], (100, 100), None),
     ],
 )
-def test_samples_are_counted_only_where_one_dim_is_the_batch(passed, returned, items) -> None:
+def test_samples_are_counted_only_where_one_dim_is_the_batch(passed, returned, items):
     found = items_in((tuple(map(torch.zeros, passed)), {}), torch.zeros(returned))
     assert (found and found["count"]) == items

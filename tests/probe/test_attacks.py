@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -18,7 +16,7 @@ pytestmark = pytest.mark.slow
 def forward(x, batch, mask=None, scale: float = 1.0): ...
 
 
-def calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+def calls():
     torch.manual_seed(0)
     base = torch.randn(6, 4)
     return {
@@ -36,13 +34,13 @@ def calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     }
 
 
-def values(call) -> dict[str, Any]:
+def values(call):
     args, kwargs = call
     named = dict(zip(("x", "batch", "mask"), args, strict=False)) | kwargs
     return {name: tensor.detach() for name, tensor in tensors_in(named).items()}
 
 
-def is_same(arguments: dict[str, Any], other: dict[str, Any]) -> bool:
+def is_same(arguments, other):
     return arguments.keys() == other.keys() and all(
         arguments[name].shape == other[name].shape
         and torch.equal(arguments[name].nan_to_num(), other[name].nan_to_num())
@@ -60,11 +58,7 @@ def test_attack_code_makes_the_attacked_call(name):
         with attack.make(FreshCopies().call(call)) as made:
             pass
         args, kwargs = FreshCopies().call(call)
-        names: dict[str, Any] = {
-            "torch": torch,
-            **dict(zip(("x", "batch", "mask"), args, strict=False)),
-            **kwargs,
-        }
+        names = {"torch": torch, **dict(zip(("x", "batch", "mask"), args, strict=False)), **kwargs}
         exec(attack.code, names)
         pasted = (
             tuple(names[place] for place in ("x", "batch", "mask")[: len(args)]),

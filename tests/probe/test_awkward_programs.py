@@ -1,8 +1,6 @@
 """What a probe makes of programs that do to their process what they like: each is reported to its
 end."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -21,7 +19,7 @@ Report = dict[str, Any]
 INPUTS = "def example_inputs():\n    return (torch.randn(4, 8),)\n"
 
 
-def program(text: str) -> str:
+def program(text):
     """The whole file with a text of ``awkward.txt`` in it."""
     above, _, body = text.rpartition("--\n")
     if not re.search(r"^(def f\(|f = )", body, re.MULTILINE):
@@ -40,7 +38,7 @@ assert CALLED and MEASURED and ENDED
 
 @pytest.fixture
 def explain(run_cli, tmp_path):
-    def run(name: str, text: str, *command: str) -> tuple[int, Report | None, str]:
+    def run(name, text, *command):
         path = tmp_path / f"{re.sub(r'[^a-z]+', '_', name)}.py"
         path.write_text(text)
         ask, *options = command or ("explain",)

@@ -1,7 +1,5 @@
 """What the device reaches: measured in a short time, once."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -27,13 +25,12 @@ CPU = torch.device("cpu")
         ([(0.1 * 2 ** -min(number, 5), 0) for number in range(15)], 0.1, (0.003125, True)),
     ],
 )
-def test_a_call_that_other_programs_held_up_says_nothing(
-    monkeypatch, samples, budget_s, expected
-) -> None:
+def test_a_call_that_other_programs_held_up_says_nothing(monkeypatch, samples, budget_s, expected):
     # The first call may compile, and isn't looked at.
-    left, clock = iter([(9.0, 0), *samples]), SimpleNamespace(now=0.0, taken=0)
+    left = iter([(9.0, 0), *samples])
+    clock = SimpleNamespace(now=0.0, taken=0)
 
-    def timed(call: object) -> float:
+    def timed(call):
         seconds, count = next(left)
         clock.now += seconds
         clock.taken += count
@@ -47,7 +44,7 @@ def test_a_call_that_other_programs_held_up_says_nothing(
 
 
 @pytest.mark.slow
-def test_what_other_work_disturbed_is_not_kept() -> None:
+def test_what_other_work_disturbed_is_not_kept():
     first = calibrate(CPU, (), (), [])
     # Far slower than what other tests beside this one make of a second measurement.
     disturbed = {"float32": first.matmul_tflops_per_s["float32"] / 1000}
@@ -59,8 +56,9 @@ def test_what_other_work_disturbed_is_not_kept() -> None:
 
 
 @pytest.mark.slow
-def test_only_what_is_missing_is_measured(monkeypatch) -> None:
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+def test_only_what_is_missing_is_measured(monkeypatch):
+    threads = torch.get_num_threads()
+    precision = torch.get_float32_matmul_precision()
     first = calibrate(CPU, {"float32", "float8_e4m3fn"}, {"tanh", "log1p", "lgamma"}, [])
     assert (first.threads, first.precision, first.torch) == (threads, precision, torch.__version__)
     assert (first.is_kept, first.launch_us) == (False, None)

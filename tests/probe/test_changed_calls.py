@@ -1,7 +1,5 @@
 """Runs in another dtype and with another batch size, of programs that show what they got."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -28,7 +26,8 @@ def test_fixes_are_tried_in_the_runs_dtype_and_batch_size(run_cli, program):
     assert done.stderr.count(SHOWN.format(0)) == 1
     assert done.stderr.count(SHOWN.format(2)) == 1
     diagnosis = json.loads(done.stdout)
-    target, summary = diagnosis["recording"]["target"], diagnosis["summary"]
+    target = diagnosis["recording"]["target"]
+    summary = diagnosis["summary"]
     assert (target["call_options"]["dtype"], target["call_options"]["batch"]) == ("bfloat16", 3)
     assert [tensor["expression"] for tensor in target["batched"]] == ["batch.x", "batch.ids[0]"]
     assert (len(diagnosis["recording"]["calls"]), summary["recompiles"]) == (2, 0)

@@ -1,14 +1,10 @@
 """What the probe writes down of the kernels that Inductor generates, against Inductor's and torch's
 own counts."""
 
-from __future__ import annotations
-
 import json
 import logging
-from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -16,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from graphdoctor.probe.events import json_text
 from graphdoctor.probe.record.graphs import CodegenRecorder
-from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch, GeneratedGraph
+from graphdoctor.probe.torch_private.torch_codegen import CodegenWatch
 
 pytestmark = pytest.mark.slow
 
@@ -25,36 +21,37 @@ class Network(torch.nn.Module):
     """Convolutions in both directions, products with and without a bias, attention, a cast, a
     reduction."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.stem = torch.nn.Conv2d(3, 8, 3)
         self.up = torch.nn.ConvTranspose2d(8, 4, 3)
         self.qkv = torch.nn.Linear(64, 192)
         self.heads = torch.nn.Linear(64, 192)
 
-    def products(self, x: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+    def products(self, x, image):
         """All but attention."""
         q, k, v = self.qkv(x).chunk(3, -1)
         mixed = torch.baddbmm(v, torch.bmm(q, k.transpose(1, 2)).softmax(-1), v)
         return self.up(self.stem(image).relu()).double().sum() + mixed.sum()
 
-    def forward(self, x: torch.Tensor, image: torch.Tensor) -> torch.Tensor:
+    def forward(self, x, image):
         heads = self.heads(x).view(2, 32, 12, 16).transpose(1, 2)
         attended = torch.nn.functional.scaled_dot_product_attention(*heads.chunk(3, 1))
         return self.products(x, image) + attended.sum()
 
 
-def inputs() -> tuple[torch.Tensor, ...]:
+def inputs():
     return torch.randn(2, 32, 64), torch.randn(2, 3, 20, 20)
 
 
 @contextmanager
-def described() -> Iterator[list[dict]]:
+def described():
     """The graphs for which code is generated meanwhile."""
     from torch._functorch import config as autograd
     from torch._inductor import config
 
-    recorder, graphs = CodegenRecorder(lambda _: None), []
+    recorder = CodegenRecorder(lambda _: None)
+    graphs = []
     # Code is generated each time, and kernels that were compiled from it before are found.
     with config.patch(fx_graph_cache=False), autograd.patch(enable_autograd_cache=False):
         before = config.trace.provenance_tracking_level
@@ -72,20 +69,21 @@ def described() -> Iterator[list[dict]]:
 class Frozen(torch.nn.Module):
     """Convolutions and a product with weights that freezing packs."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.stem, self.up = torch.nn.Conv2d(3, 8, 3), torch.nn.ConvTranspose2d(8, 4, 3)
         self.last = torch.nn.Linear(22, 10)
 
-    def forward(self, image: torch.Tensor) -> torch.Tensor:
+    def forward(self, image):
         return self.last(self.up(self.stem(image).relu()).relu()).relu()
 
 
-def test_operations_on_packed_weights_are_counted() -> None:
+def test_operations_on_packed_weights_are_counted():
     from torch._inductor import config
     from torch.utils.flop_counter import FlopCounterMode
 
-    network, image = Frozen().eval(), torch.randn(2, 3, 22, 22)
+    network = Frozen().eval()
+    image = torch.randn(2, 3, 22, 22)
     with torch.no_grad(), config.patch(freezing=True):
         with FlopCounterMode(display=False) as counter:
             network(image)
@@ -102,11 +100,12 @@ def test_operations_on_packed_weights_are_counted() -> None:
     ]
 
 
-def test_bytes_and_operations_are_those_that_torch_counts() -> None:
+def test_bytes_and_operations_are_those_that_torch_counts():
     from torch._inductor import compile_fx, metrics
     from torch.utils.flop_counter import FlopCounterMode
 
-    network, arguments = Network(), inputs()
+    network = Network()
+    arguments = inputs()
     with FlopCounterMode(display=False) as counter:
         network.products(*arguments).backward()
     log = compile_fx.inductor_metrics_log
@@ -146,8 +145,8 @@ def test_bytes_and_operations_are_those_that_torch_counts() -> None:
     assert {len(kernel["operations"]) for kernel in kernels if kernel["kind"] == "library"} == {1}
 
 
-def test_arithmetic_is_counted_by_elements() -> None:
-    def functions(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def test_arithmetic_is_counted_by_elements():
+    def functions(x, y):
         return torch.tanh(x).exp().sum(-1), torch.erf(y) * 2
 
     for is_dynamic in (False, True):
@@ -158,7 +157,7 @@ def test_arithmetic_is_counted_by_elements() -> None:
         assert totals == {"tanh": 2100, "exp": 2100, "reduction": 2100, "erf": 500, "mul": 500}
 
 
-def test_arithmetic_in_float64_and_reads_by_rows_are_unknown() -> None:
+def test_arithmetic_in_float64_and_reads_by_rows_are_unknown():
     table = torch.nn.Embedding(50_000, 16)
     with described() as graphs, torch.no_grad():
         torch.compile(lambda x: torch.sin(x.double()))(torch.randn(300))
@@ -167,7 +166,7 @@ def test_arithmetic_in_float64_and_reads_by_rows_are_unknown() -> None:
     assert (wide["elementwise"], by_rows["bytes"]) == (None, None)
 
 
-def test_what_is_read_of_arguments_is_known() -> None:
+def test_what_is_read_of_arguments_is_known():
     layer = torch.nn.Linear(64, 32)
     with described() as graphs, torch.no_grad():
         torch.compile(lambda x: layer(x).sin())(torch.ones(16, 64))
@@ -183,14 +182,14 @@ HOOK = "set_kernel_post_grad_provenance_tracing"
 
 
 @pytest.fixture
-def codegen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def codegen(monkeypatch):
     """Generates code with one call of a library that is other than torch's own nodes."""
     from torch._inductor import config, debug
     from torch._inductor.graph import GraphLowering
 
     monkeypatch.setattr(debug, HOOK, lambda *_: 7)
 
-    def generate(_lowering: object) -> tuple[str, int]:
+    def generate(_lowering):
         return "code", getattr(debug, HOOK)(object(), "extern_kernels.mm", True)
 
     monkeypatch.setattr(GraphLowering, "codegen", generate)
@@ -198,8 +197,8 @@ def codegen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield GraphLowering
 
 
-def test_unexpected_nodes_and_graphs_are_survived(codegen: Any) -> None:
-    kernels: list[GeneratedGraph] = []
+def test_unexpected_nodes_and_graphs_are_survived(codegen):
+    kernels = []
     for nodes in (SimpleNamespace(nodes=[]), None):
         lowering = SimpleNamespace(
             graph_id=3, is_backward=False, module=SimpleNamespace(graph=nodes)

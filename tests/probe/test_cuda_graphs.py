@@ -1,13 +1,10 @@
 """What torch's loggers say of CUDA graphs, as the probe hears it."""
 
-from __future__ import annotations
-
 import json
 import logging
 import logging.handlers
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -24,21 +21,21 @@ from graphdoctor.probe.torch_private.torch_kernels import (
 class Kept(EventFile):
     """Keeps an event in memory."""
 
-    def __init__(self) -> None:
-        self.kept: dict = {}
+    def __init__(self):
+        self.kept = {}
 
-    def write(self, _name, **fields) -> None:
+    def write(self, _name, **fields):
         self.kept = json.loads(json_text(fields))
 
 
-def _log_non_cudagraphable_node(logger: logging.Logger) -> None:
+def _log_non_cudagraphable_node(logger):
     """Logs as ``torch/_inductor/scheduler.py``, 2.13, does."""
     logger.debug("    %s: %s", "buf0", "reason=cpu ops, ir=ComputedBuffer")
     for line in ('File "m.py", line 5, in f', "y = x.cpu()"):
         logger.debug("         %s", line)
 
 
-def _log_graph_partitions(logger: logging.Logger) -> None:
+def _log_graph_partitions(logger):
     """Logs as ``torch/_inductor/scheduler.py``, 2.13, does."""
     logger.debug("Created %d graph partitions: %d cudagraphable, %d non-cudagraphable", 3, 2, 1)
     logger.debug("  Partition %d: %d nodes, %s, inputs=%d, outputs=%d", 0, 2, "cudagraphable", 1, 1)
@@ -47,7 +44,7 @@ def _log_graph_partitions(logger: logging.Logger) -> None:
 class Trees:
     """Stands for ``torch._inductor.cudagraph_trees`` with one manager."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.manager = SimpleNamespace(
             roots={},
             ids_to_funcs={},
@@ -59,7 +56,7 @@ class Trees:
             tree_manager_containers={0: SimpleNamespace(tree_manager=self.manager)}
         )
 
-    def add(self, number: int, model: object, *placeholders: str, mode: str = "INFERENCE") -> None:
+    def add(self, number, model, *placeholders, mode="INFERENCE"):
         names = [SimpleNamespace(name=name) for name in placeholders]
         self.manager.ids_to_funcs[number] = SimpleNamespace(
             model=model, placeholders=names, mutated_input_idxs=(), static_input_idxs=()
@@ -67,9 +64,7 @@ class Trees:
         self.manager.id_to_mode[number] = SimpleNamespace(name=mode)
         self.manager.id_to_compile_id[number] = "0/0"
 
-    def recording(
-        self, number: int, *pointers: int | None, inputs: list[Any], **more: Any
-    ) -> SimpleNamespace:
+    def recording(self, number, *pointers, inputs, **more):
         """One CUDA graph; inputs without a pointer are copied."""
         return SimpleNamespace(
             wrapped_function=self.manager.ids_to_funcs[number],
@@ -83,16 +78,16 @@ class Trees:
         )
 
 
-def functions_now() -> list[dict]:
+def functions_now():
     return recorded_functions()[0]
 
 
-def copy_of(placeholder: str, *shape: int, size: int) -> dict:
+def copy_of(placeholder, *shape, size):
     return {"placeholder": placeholder, "shape": list(shape), "bytes": size}
 
 
 @pytest.fixture
-def trees(monkeypatch: pytest.MonkeyPatch) -> Trees:
+def trees(monkeypatch):
     made = Trees()
     monkeypatch.setitem(sys.modules, "torch._inductor.cudagraph_trees", made)
     return made
@@ -156,7 +151,8 @@ def test_a_new_address_of_a_parameter_makes_torch_record_again(trees):
 
 
 def test_what_is_recorded_is_written(trees):
-    watch, events = CudaGraphWatch(), Kept()
+    watch = CudaGraphWatch()
+    events = Kept()
     trees.add(0, object(), "arg0_1", "arg1_1")
     trees.manager.roots[0] = [
         trees.recording(0, number, None, inputs=[torch.empty(4), torch.empty(2)])
@@ -175,8 +171,10 @@ def test_omitted_operations_and_skipped_graphs_are_recorded_silently():
     scheduler = logging.getLogger("torch._inductor.scheduler.__cudagraphs")
     printed = logging.handlers.BufferingHandler(capacity=10)
     logging.getLogger("torch._inductor").addHandler(printed)
-    level, filters = scheduler.level, list(scheduler.filters)
-    watch, events = CudaGraphWatch(), Kept()
+    level = scheduler.level
+    filters = list(scheduler.filters)
+    watch = CudaGraphWatch()
+    events = Kept()
     _log_non_cudagraphable_node(scheduler)
     # Its own function: the logger's name and the function's are what tells a skip.
     torch._inductor.cudagraph_utils.log_cudagraph_skip_and_bump_counter(

@@ -1,7 +1,5 @@
 """Values in short."""
 
-from __future__ import annotations
-
 from collections import deque
 from enum import Enum
 from types import SimpleNamespace
@@ -20,7 +18,7 @@ from tests.each import for_each
 
 
 class Odd:
-    def __repr__(self) -> str:
+    def __repr__(self):
         raise RuntimeError("no repr here")
 
     __str__ = __repr__
@@ -29,7 +27,7 @@ class Odd:
 class Mode(Enum):
     greedy = 1
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         raise RuntimeError("no repr here either")
 
 
@@ -59,17 +57,17 @@ class Mode(Enum):
         (Mode.greedy, "Mode.greedy"),
     ],
 )
-def test_a_value_is_named_by_what_matters(value: object, text: str) -> None:
+def test_a_value_is_named_by_what_matters(value, text):
     assert value_text(value) == text
 
 
-def test_arguments_are_written_as_in_a_call() -> None:
+def test_arguments_are_written_as_in_a_call():
     assert arguments_text((torch.zeros(2), 1), {"flag": True}) == "f32[2], 1, flag=True"
     assert arguments_text((), {}) == ""
     assert len(value_text("x" * 500)) == 82
 
 
-def test_a_dynamic_size_is_its_symbol() -> None:
+def test_a_dynamic_size_is_its_symbol():
     sizes = SimpleNamespace(shape=("s0", 4), dtype=torch.float64, device=torch.device("cpu"))
     assert tensor_text(sizes) == "f64[s0, 4]"
 
@@ -86,18 +84,18 @@ VALUES = st.recursive(
 
 
 @given(VALUES | st.binary())
-def test_any_value_has_a_text_and_a_description(value: object) -> None:
+def test_any_value_has_a_text_and_a_description(value):
     assert value_text(value)
     assert value_description(value)["type"] == type(value).__qualname__
 
 
-def test_a_tensor_is_described_without_its_values() -> None:
+def test_a_tensor_is_described_without_its_values():
     described = value_description(torch.empty(1, device="meta").expand(2**40))
     assert (described["dtype"], described["shape"], described["stride"]) == ("f32", [2**40], [0])
     assert described["requires_grad"] is False
 
 
-def test_a_function_is_described_by_the_line_that_makes_it() -> None:
+def test_a_function_is_described_by_the_line_that_makes_it():
     made = lambda: None
     described = value_description(made)
     assert described["text"] == "`<lambda>`"
@@ -105,7 +103,7 @@ def test_a_function_is_described_by_the_line_that_makes_it() -> None:
     assert value_description(made.__code__)["place"] == described["place"]
 
 
-def test_a_dict_is_described_by_its_first_keys() -> None:
+def test_a_dict_is_described_by_its_first_keys():
     described = value_description({f"k{index}": index for index in range(100)})
     assert (len(described["keys"]), described["keys"][0], described["length"]) == (20, "'k0'", 100)
 
@@ -115,7 +113,7 @@ class Losses(list[float]):
 
 
 class Counted(list[float]):
-    def __len__(self) -> int:
+    def __len__(self):
         raise RuntimeError("code of the program")
 
 
@@ -131,7 +129,5 @@ class Counted(list[float]):
         (Counted(), None),
     ],
 )
-def test_a_containers_length_is_read_without_code_of_the_program(
-    value: object, length: int | None
-) -> None:
+def test_a_containers_length_is_read_without_code_of_the_program(value, length):
     assert value_description(value).get("length") == length

@@ -1,12 +1,8 @@
 """What equals a number that the host reads, over calls of programs in which some sizes are only
 equal by chance."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
-from types import FrameType
-from typing import Any
 
 import pytest
 import torch
@@ -23,9 +19,7 @@ def f(x, idx, charge):
 
 @pytest.fixture
 def looked(tmp_path):
-    def run(
-        text: str, *calls: tuple[Any, ...], refused: tuple[int, ...] = ()
-    ) -> list[dict[str, Any]]:
+    def run(text, *calls, refused=()):
         path = tmp_path / "program.py"
         path.write_text(text)
         spec = importlib.util.spec_from_file_location("program", path)
@@ -33,14 +27,15 @@ def looked(tmp_path):
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        equal, before = EqualSizes(), sys.gettrace()
+        equal = EqualSizes()
+        before = sys.gettrace()
 
-        def local(frame: FrameType, event: str, _):
+        def local(frame, event, _):
             if event == "line":
                 equal.look(frame)
             return local
 
-        def enter(frame: FrameType, _: str, __):
+        def enter(frame, _, __):
             is_own = frame.f_code.co_filename == str(path)
             return local if is_own and equal.has_sites(frame.f_code) else None
 
@@ -56,7 +51,7 @@ def looked(tmp_path):
     return run
 
 
-def _call(atoms: int, molecules: int, *index: int) -> tuple[torch.Tensor, ...]:
+def _call(atoms, molecules, *index):
     return torch.zeros(atoms, 3), torch.tensor(index), torch.zeros(molecules)
 
 
@@ -115,11 +110,13 @@ def f(x, n, net):
     return x.sum().item()
 """
     net = torch.nn.Linear(2, 3)
-    net.count, net.history = 0, []
+    net.count = 0
+    net.history = []
 
     def calls():
         for n in (0, 1, 2, 4):
-            net.count, net.history = n, [0] * n
+            net.count = n
+            net.history = [0] * n
             yield torch.tensor([n]), n, net
 
     assert looked(text, *calls()) == []

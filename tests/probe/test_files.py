@@ -1,7 +1,5 @@
 """The text of the program's files, given once, within bounds."""
 
-from __future__ import annotations
-
 import linecache
 import os
 from importlib.util import find_spec
@@ -16,7 +14,7 @@ from graphdoctor.probe.record.files import ProgramFiles, is_user_file
 SITE = Path(torch.__file__).parent.parent
 
 
-def taken(*files: object) -> dict[str, str | None]:
+def taken(*files):
     texts = ProgramFiles(str(Path(str(files[0])).parent / "target.py"))
     for file in files:
         texts.want(str(file))
@@ -71,7 +69,7 @@ def test_what_cannot_be_read_has_no_text(tmp_path):
 def test_a_loader_that_raises_costs_its_file_alone(tmp_path, monkeypatch):
     (tmp_path / "fine.py").write_text("x = 1\n")
 
-    def getlines(file: str) -> list[str]:
+    def getlines(file):
         if file == "archive.py":
             raise RuntimeError("no source")
         return ["x = 1\n"]
@@ -125,7 +123,7 @@ def test_folders_of_a_package_are_changed_by_who_calls_it(tmp_path):
         "/lib/torch/_inductor/codecache.py", "def write(path): made(path)", made=made
     )
     program = _written_in("/home/model.py", "def write(path): call(path)", call=made)
-    lines: list[str] = []
+    lines = []
     with ChangedFiles().noted(lines):
         compiler(tmp_path / "locks")
         program(tmp_path / "results")

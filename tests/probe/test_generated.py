@@ -1,15 +1,12 @@
 """Files that the program writes while it runs are found, and named by what holds their
 functions."""
 
-from __future__ import annotations
-
 import importlib.util
 import linecache
 import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -23,9 +20,10 @@ SOURCE = "def step(self, x):\n    return x + 1\n\n\nclass Block:\n    def forwar
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def elsewhere(tmp_path, monkeypatch):
     """A folder outside the project, which is the working directory."""
-    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project = tmp_path / "project"
+    elsewhere = tmp_path / "elsewhere"
     project.mkdir()
     elsewhere.mkdir()
     monkeypatch.chdir(project)
@@ -33,7 +31,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def holder(monkeypatch: pytest.MonkeyPatch) -> Any:
+def holder(monkeypatch):
     """A module of the program's, in which something can be held."""
     module = ModuleType("maker")
     module.__file__ = str(Path.cwd() / "maker.py")
@@ -41,7 +39,7 @@ def holder(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def loaded(path: Path) -> Any:
+def loaded(path):
     path.write_text(SOURCE)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -51,23 +49,22 @@ def loaded(path: Path) -> Any:
     return module
 
 
-def executed(name: str) -> dict[str, Any]:
-    names: dict[str, Any] = {}
+def executed(name):
+    names = {}
     exec(compile(SOURCE, name, "exec"), names)
     return names
 
 
-def taken(*files: object, target: str | None = None) -> dict[str, str | None]:
+def taken(*files, target=None):
     files_of_program = ProgramFiles(target, has_texts=False)
     for file in files:
         files_of_program.want(str(file))
     return {item["file"]: item["maker"] for _, item in files_of_program.take()}
 
 
-def test_new_files_outside_the_project_are_generated(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project, path = Path.cwd() / "build" / "a.py", elsewhere / "b.py"
+def test_new_files_outside_the_project_are_generated(elsewhere, monkeypatch):
+    project = Path.cwd() / "build" / "a.py"
+    path = elsewhere / "b.py"
     project.parent.mkdir()
     loaded(project)
     loaded(path)
@@ -80,9 +77,7 @@ def test_new_files_outside_the_project_are_generated(
     assert set(taken(path)) == {str(path)}
 
 
-def test_what_is_imported_from_a_lasting_folder_keeps_its_path(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_imported_from_a_lasting_folder_keeps_its_path(elsewhere, monkeypatch):
     path = elsewhere / "downloaded.py"
     loaded(path)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere / "tmp"))
@@ -96,7 +91,7 @@ def test_what_is_imported_from_a_lasting_folder_keeps_its_path(
     assert set(taken(path)) == {str(path)}
 
 
-def test_code_without_a_file_is_generated_unless_python_made_it() -> None:
+def test_code_without_a_file_is_generated_unless_python_made_it():
     made = ["<generated-1f>", "<attrs generated init m.Cfg>"]
     pythons = [
         "<string>",
@@ -110,14 +105,14 @@ def test_code_without_a_file_is_generated_unless_python_made_it() -> None:
     assert [*taken(*made, *pythons, *nowhere, torch.__file__, linecache.__file__)] == made
 
 
-def test_a_cell_of_a_notebook_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_of_a_notebook_is_the_users(monkeypatch):
     monkeypatch.setitem(linecache.cache, "<cell-1>", (1, None, ["x = 1\n"], "<cell-1>"))
     assert set(taken("<cell-1>")) == {"<cell-1>"}
     monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
     assert taken("<cell-1>") == {}
 
 
-def test_it_is_named_by_the_class_that_has_its_function(elsewhere: Path, holder: Any) -> None:
+def test_it_is_named_by_the_class_that_has_its_function(elsewhere, holder):
     module = loaded(elsewhere / "a.py")
     holder.also = module
     kept = type(
@@ -140,10 +135,12 @@ def test_it_is_named_by_the_class_that_has_its_function(elsewhere: Path, holder:
     assert kept
 
 
-def test_it_is_named_by_the_module_holding_it(elsewhere: Path, holder: Any) -> None:
+def test_it_is_named_by_the_module_holding_it(elsewhere, holder):
     paths = [elsewhere / f"{name}.py" for name in "abcde"]
     modules = [loaded(path) for path in paths]
-    holder.whole, holder.function, holder.kind = modules[0], modules[1].step, modules[2].Block
+    holder.whole = modules[0]
+    holder.function = modules[1].step
+    holder.kind = modules[2].Block
     holder.listed, holder.names = [modules[3].step], executed("<made-7>")
     vars(holder)["__compiled_fn_1"] = modules[3].step
     makers = list(taken(*paths, "<made-7>").values())

@@ -1,10 +1,6 @@
 """What guard checks cost, repeated where they happen and as they happen in a call; measuring leaves
 no trace."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -12,7 +8,6 @@ torch = pytest.importorskip("torch")
 from graphdoctor.probe.measure.guard_cost import (
     CheckTimer,
     CompiledCode,
-    Searches,
     searches_in,
     time_searches,
 )
@@ -23,12 +18,14 @@ from graphdoctor.probe.torch_private.torch_kernels import (
     quick_range,
 )
 
-CALL, EMPTY = "graphdoctor_searched_call", "graphdoctor_empty"
-LOOKUP, REGION = "TorchDynamo Cache Lookup", "Torch-Compiled Region: "
+CALL = "graphdoctor_searched_call"
+EMPTY = "graphdoctor_empty"
+LOOKUP = "TorchDynamo Cache Lookup"
+REGION = "Torch-Compiled Region: "
 
 pytestmark = pytest.mark.slow
 
-_OPEN: list[CompiledCode] = []
+_OPEN = []
 
 
 @pytest.fixture(autouse=True)
@@ -40,13 +37,13 @@ def _fresh_dynamo():
     torch._dynamo.reset()
 
 
-def known_code() -> CompiledCode:
+def known_code():
     """What knows the code that is compiled until the test ends."""
     _OPEN.append(CompiledCode())
     return _OPEN[-1]
 
 
-def measured(function: Any, *args: Any) -> tuple[list[dict[str, Any]], CheckTimer]:
+def measured(function, *args):
     """What the timer finds in a steady call."""
     timer = CheckTimer(known_code())
     compiled = torch.compile(function, backend="eager")
@@ -55,7 +52,7 @@ def measured(function: Any, *args: Any) -> tuple[list[dict[str, Any]], CheckTime
     return timer.run(lambda: compiled(*args)), timer
 
 
-def test_the_check_of_a_call_is_measured_with_its_parts() -> None:
+def test_the_check_of_a_call_is_measured_with_its_parts():
     net = torch.nn.Sequential(*[torch.nn.Linear(4, 4) for _ in range(40)])
 
     def forward(x, scale):
@@ -71,11 +68,11 @@ def test_the_check_of_a_call_is_measured_with_its_parts() -> None:
     assert parts["L['net']"] is not None
 
 
-def test_arguments_that_the_call_changes_are_checked_as_they_were() -> None:
+def test_arguments_that_the_call_changes_are_checked_as_they_were():
     timer = CheckTimer(known_code())
     compiled = torch.compile(lambda x, options: x * options.pop("scale", 1.0), backend="eager")
 
-    def call() -> None:
+    def call():
         compiled(torch.ones(3), {"scale": 2.0})
 
     for _ in range(3):
@@ -85,7 +82,7 @@ def test_arguments_that_the_call_changes_are_checked_as_they_were() -> None:
     assert entry["check_us"] > 0
 
 
-def test_each_run_counts_and_modes_of_the_call_hold() -> None:
+def test_each_run_counts_and_modes_of_the_call_hold():
     def helper(x):
         torch._dynamo.graph_break()
         return x.sin() + 1
@@ -102,7 +99,7 @@ def test_each_run_counts_and_modes_of_the_call_hold() -> None:
     assert max(entry["runs"] for entry in entries) == 3
 
 
-def test_a_call_is_as_it_was_after_it_was_measured() -> None:
+def test_a_call_is_as_it_was_after_it_was_measured():
     net = torch.nn.Linear(4, 4)
     compiled_count = []
 
@@ -122,9 +119,10 @@ def test_a_call_is_as_it_was_after_it_was_measured() -> None:
 # Searches, as they happen in a call.
 
 
-def profile(*calls: list[tuple[str, int]], empty_ns: int = 500) -> list[ProfiledEvent]:
+def profile(*calls, empty_ns=500):
     """Calls with what runs in them: name and nanoseconds."""
-    events, now = [], 0
+    events = []
+    now = 0
     for inside in calls:
         events.append(ProfiledEvent(EMPTY, 1, now, empty_ns))
         began = now = now + empty_ns
@@ -135,14 +133,14 @@ def profile(*calls: list[tuple[str, int]], empty_ns: int = 500) -> list[Profiled
     return events
 
 
-def added(searches: Searches) -> dict[str, Any]:
+def added(searches):
     """What is added to the costs of two compiles."""
-    cost: dict[str, Any] = {"entries": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]}
+    cost = {"entries": [{"compile_id": "0/0"}, {"compile_id": "1/0"}]}
     searches.add_to(cost)
     return cost
 
 
-def test_the_profilers_own_time_is_taken_off_each_search() -> None:
+def test_the_profilers_own_time_is_taken_off_each_search():
     call = [(LOOKUP, 10_500), (REGION + "0/0", 4_000), (LOOKUP, 20_500), (REGION + "1/0", 4_000)]
     cost = added(searches_in(profile(*[call] * 5)))
     entry, other = cost.pop("entries")
@@ -158,7 +156,7 @@ def test_the_profilers_own_time_is_taken_off_each_search() -> None:
     assert other["search_us"] == 20
 
 
-def test_searches_count_for_the_call_and_their_thread() -> None:
+def test_searches_count_for_the_call_and_their_thread():
     cost = added(searches_in(profile(*[[(LOOKUP, 8_500)]] * 5)))
     assert (cost["searches_us"], cost["entries"][0]) == (8, {"compile_id": "0/0"})
     # The first calls under a profiler and other threads are left out; too few calls are no
@@ -169,15 +167,16 @@ def test_searches_count_for_the_call_and_their_thread() -> None:
     assert added(searches_in(profile([(LOOKUP, 10_500)]))).keys() == {"entries"}
 
 
-def steady_call() -> Any:
+def steady_call():
     """A steady call of 40 layers, about 940 guards, without gradients."""
     layers = (
         torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.ReLU())
         for _ in range(40)
     )
-    compiled, x = torch.compile(torch.nn.Sequential(*layers), backend="eager"), torch.ones(2, 4)
+    compiled = torch.compile(torch.nn.Sequential(*layers), backend="eager")
+    x = torch.ones(2, 4)
 
-    def call() -> None:
+    def call():
         with torch.no_grad():
             compiled(x)
 
@@ -186,8 +185,9 @@ def steady_call() -> Any:
     return call
 
 
-def test_searches_match_torchs_own_reading_of_the_profile() -> None:
-    code, steady = known_code(), steady_call()
+def test_searches_match_torchs_own_reading_of_the_profile():
+    code = known_code()
+    steady = steady_call()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         for _ in range(6):
             with quick_range(EMPTY):
@@ -216,7 +216,7 @@ def test_searches_match_torchs_own_reading_of_the_profile() -> None:
     assert entry["check_us"] > 0
 
 
-def test_torch_times_guards_of_each_compile_outside_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_times_guards_of_each_compile_outside_trials(monkeypatch):
     timed = list[object]()
     monkeypatch.setattr(
         "torch._dynamo.guards.profile_guard_manager", lambda *given: timed.append(given) or 1.0

@@ -1,13 +1,8 @@
 """Where the time of each call goes, measured by the probe."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
-from graphdoctor.facts.picture import Lane
-from graphdoctor.facts.recording import Recording, Repeats
+from graphdoctor.facts.recording import Repeats
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.request import Measured
 from tests.recorded import recorded
@@ -18,7 +13,7 @@ pytestmark = pytest.mark.slow
 VARIED, MUTATED, RAISING = texts_beside(__file__)
 
 
-def _read(folder: Path, program: str, **asked) -> Recording:
+def _read(folder, program, **asked):
     return read_recording(
         recorded(folder, program, Measured(coverage=True, lanes=True), **asked), picture=True
     )
@@ -38,12 +33,12 @@ def recordings(tmp_path_factory):
     }
 
 
-def _lanes(recording: Recording) -> dict[int | None, Lane]:
+def _lanes(recording):
     assert recording.picture is not None
     return {lane.call_index: lane for lane in recording.picture.lanes}
 
 
-def _graphs(lane: Lane) -> list[int | None]:
+def _graphs(lane):
     return [part.graph_index for part in lane.segments if part.kind == "graph"]
 
 

@@ -1,11 +1,8 @@
 """What a program can rely on at its end happens although the probe skips Python's own shutdown."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 import sys
-from pathlib import Path
 
 PROGRAM = """
 import atexit, gzip, tempfile, threading, time
@@ -28,7 +25,7 @@ leave(7)
 """
 
 
-def end(folder: Path, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
+def end(folder, program=PROGRAM):
     return subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,

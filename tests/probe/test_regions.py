@@ -1,11 +1,7 @@
 """Which modules repeat, and what happens when each of them is compiled by itself."""
 
-from __future__ import annotations
-
 import copy
 import functools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pytest
 
@@ -21,7 +17,7 @@ from tests.each import for_each
 class Block(nn.Module):
     """A layer."""
 
-    def __init__(self, width: int = 4, *, has_shortcut: bool = False, index: int = 0):
+    def __init__(self, width=4, *, has_shortcut=False, index=0):
         super().__init__()
         self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
         self.shortcut = nn.Linear(width, width) if has_shortcut else None
@@ -38,7 +34,7 @@ class OtherBlock(Block):
 class Stack(nn.Module):
     """Layers in a list."""
 
-    def __init__(self, layers: Iterable[nn.Module]):
+    def __init__(self, layers):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.head = nn.Linear(4, 2)
@@ -52,9 +48,10 @@ class Stack(nn.Module):
 class Pair(nn.Module):
     """Two modules."""
 
-    def __init__(self, left: nn.Module, right: nn.Module):
+    def __init__(self, left, right):
         super().__init__()
-        self.left, self.right = left, right
+        self.left = left
+        self.right = right
 
     def forward(self, x):
         return self.left(x) + self.right(x)
@@ -78,18 +75,18 @@ class Activation(nn.Module):
         return x.relu()
 
 
-def paths_of(module: nn.Module) -> dict[str, list[str]]:
+def paths_of(module):
     return {
         of.__name__: [block.path for block in blocks]
         for of, blocks in repeated_blocks(module).items()
     }
 
 
-def blocks(count: int, kind: type[nn.Module] = Block) -> Iterator[nn.Module]:
+def blocks(count, kind=Block):
     return (kind() for _ in range(count))
 
 
-def with_leaf(module: nn.Module) -> nn.Module:
+def with_leaf(module):
     module.norm = Leaf()
     return module
 
@@ -129,7 +126,7 @@ class Counting:
     def __init__(self):
         self.graphs = 0
 
-    def __call__(self, graph, _inputs) -> Callable[..., Any]:
+    def __call__(self, graph, _inputs):
         self.graphs += 1
         return graph.forward
 
@@ -163,9 +160,11 @@ class Counting:
 )
 def test_instances_share_what_is_compiled_and_compute_the_same(module, graphs):
     torch._dynamo.reset()
-    backend, x = Counting(), torch.randn(2, 3, 4)
+    backend = Counting()
+    x = torch.randn(2, 3, 4)
     module.eval()
-    expected, state = module(x), copy.deepcopy(module.state_dict())
+    expected = module(x)
+    state = copy.deepcopy(module.state_dict())
     regions = compile_regions(module, backend=backend)
     assert torch.equal(module(x), expected)
     assert backend.graphs == graphs
@@ -182,9 +181,10 @@ def test_instances_share_what_is_compiled_and_compute_the_same(module, graphs):
 @pytest.mark.slow
 def test_hooks_and_blocks_that_return_nothing_work_as_before():
     class Noting(nn.Module):
-        def __init__(self, notes: list[Any]):
+        def __init__(self, notes):
             super().__init__()
-            self.linear, self.notes = nn.Linear(4, 4), notes
+            self.linear = nn.Linear(4, 4)
+            self.notes = notes
 
         def forward(self, x):
             self.notes.append(self.linear(x))
@@ -192,7 +192,7 @@ def test_hooks_and_blocks_that_return_nothing_work_as_before():
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
-            self.notes: list[Any] = []
+            self.notes = []
             self.parts = nn.ModuleList(Noting(self.notes) for _ in range(3))
             self.seen = 0
             self.parts[1].register_forward_hook(self.see)
@@ -200,14 +200,16 @@ def test_hooks_and_blocks_that_return_nothing_work_as_before():
         def see(self, *_):
             self.seen += 1
 
-        def forward(self, x) -> list[Any]:
+        def forward(self, x):
             self.notes.clear()
             for part in self.parts:
                 part(x)
             return list(self.notes)
 
     torch._dynamo.reset()
-    module, x, backend = Net(), torch.randn(2, 4), Counting()
+    module = Net()
+    x = torch.randn(2, 4)
+    backend = Counting()
     expected = module(x)
     compile_regions(module, backend=backend)
     assert all(
@@ -231,7 +233,8 @@ class Property(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.linear, self.is_callable = nn.Linear(4, 4), False
+        self.linear = nn.Linear(4, 4)
+        self.is_callable = False
 
     @property
     def forward(self):
@@ -247,10 +250,10 @@ class Unfinished(nn.Module):
         self.linear = nn.Linear(4, 4)
 
 
-def patched() -> nn.Module:
+def patched():
     """A layer whose ``forward`` a hook of a package has replaced."""
     block = Block()
-    block.forward = functools.partial(block.forward)  # type: ignore[method-assign]
+    block.forward = functools.partial(block.forward)
     return block
 
 
@@ -282,7 +285,9 @@ def test_blocks_are_described_for_whoever_reads_the_recording(
 @pytest.mark.parametrize("make", [Property, patched])
 def test_a_forward_that_is_no_plain_function_runs_as_before(make):
     torch._dynamo.reset()
-    module, x, backend = nn.Sequential(*(make() for _ in range(3))), torch.randn(2, 4), Counting()
+    module = nn.Sequential(*(make() for _ in range(3)))
+    x = torch.randn(2, 4)
+    backend = Counting()
     for block in module:
         block.is_callable = True
     expected = module(x)

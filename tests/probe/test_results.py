@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.facts.trials import Difference, Judged
+from graphdoctor.facts.trials import Difference
 from graphdoctor.probe.record.streams import kept_texts
 from graphdoctor.probe.replay import comparing
 from graphdoctor.probe.replay.comparing import Rounding
@@ -29,23 +29,23 @@ from graphdoctor.views.reasons import detail_text
 from tests.each import for_each
 
 
-def compare(mine: Results, other: Results, rounding: Rounding | None = None) -> dict[str, Any]:
+def compare(mine, other, rounding=None):
     return plain(comparing.compared(mine, other, rounding))
 
 
-def of(value) -> Results:
+def of(value):
     result = Results()
     result.add_call(value)
     return result
 
 
-def written(kind: str, text: str) -> Results:
+def written(kind, text):
     result = Results()
     result.add_written({kind: text})
     return result
 
 
-def state(module, **attributes) -> Results:
+def state(module, **attributes):
     """What a module keeps after the calls."""
     vars(module).update(attributes)
     result = Results()
@@ -53,13 +53,13 @@ def state(module, **attributes) -> Results:
     return result
 
 
-def compared(mine, other) -> dict[str, Any]:
+def compared(mine, other):
     """The only difference of two outputs."""
     [difference] = compare(of(mine), of(other))["differences"]
     return difference
 
 
-def detail_of(difference: dict[str, Any]) -> str | None:
+def detail_of(difference):
     return detail_text(read_fact(Difference, difference))
 
 
@@ -118,14 +118,9 @@ def test_tensors_inside_objects_of_the_program_are_compared():
 
 
 def test_state_is_parameters_buffers_gradients_and_plain_attributes():
-    def changed(change=lambda module: None) -> Results:
+    def changed(change=lambda module: None):
         module = torch.nn.Sequential(torch.nn.BatchNorm1d(2))
-        module.seen, module.cache, module.losses, module._last = (
-            1,
-            torch.zeros(2),
-            [0.5],
-            {"loss": 1.0},
-        )
+        vars(module).update(seen=1, cache=torch.zeros(2), losses=[0.5], _last={"loss": 1.0})
         module[0].weight.grad = torch.ones(2)
         change(module)
         return state(module)
@@ -223,7 +218,7 @@ def test_how_a_text_differs_is_said(text, change):
     assert (difference["kind"], difference["change"]) == ("logs", change)
 
 
-def rounding(precise, eager, *others, judged: Judged = "changed") -> Rounding:
+def rounding(precise, eager, *others, judged="changed"):
     return Rounding(of(precise), of(eager), [of(other) for other in others], judged=judged)
 
 
@@ -272,7 +267,9 @@ def test_number_may_be_kept_as_a_tensor_of_it(number, kept, is_same):
 
 
 def test_no_rounding_makes_a_tensor_of_a_number():
-    number, tensor, precise = 0.1, torch.tensor(0.1), torch.tensor(0.1, dtype=torch.float64)
+    number = 0.1
+    tensor = torch.tensor(0.1)
+    precise = torch.tensor(0.1, dtype=torch.float64)
     for value, reference in ((tensor, number), (number, tensor)):
         near = rounding(precise, reference, of(reference))
         (difference,) = compare(of(value), of(reference), near)["differences"]
@@ -322,7 +319,7 @@ def test_once_per_process_warning_is_not_kept():
 
 
 def test_a_warning_is_written_alike_wherever_an_edit_moves_it(monkeypatch):
-    shown: list[tuple[Any, ...]] = []
+    shown = []
     monkeypatch.setattr(warnings, "showwarning", lambda *rest: shown.append(rest))
     with kept_texts() as texts:
         warnings.warn("slow", stacklevel=1)

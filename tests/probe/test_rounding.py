@@ -1,7 +1,5 @@
 """When a value of a variant differs from eager mode's by rounding only."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,13 +11,13 @@ from tests.each import for_each
 PRECISE = torch.linspace(1, 2, 50, dtype=torch.float64)
 
 
-def of(*values) -> Results:
+def of(*values):
     result = Results()
     result.add_call(values)
     return result
 
 
-def off(error: float, *, at: int | None = None):
+def off(error, *, at=None):
     """All values, or one, with a relative error."""
     errors = torch.full((50,), error, dtype=torch.float64)
     if at is not None:
@@ -27,9 +25,7 @@ def off(error: float, *, at: int | None = None):
     return (PRECISE * (1 + errors)).float()
 
 
-def judged(
-    value, eager, *others, precise=PRECISE, is_shaken: bool = False, draws_random: bool = False
-) -> str:
+def judged(value, eager, *others, precise=PRECISE, is_shaken=False, draws_random=False):
     """``same``, ``doubtful`` or ``wrong``."""
     reference = of(eager)
     reference.draws_random = draws_random
@@ -107,7 +103,8 @@ def test_other_random_numbers_in_float64_are_no_error():
 def test_errors_are_root_mean_squares_against_float64():
     torch.manual_seed(0)
     precise = torch.randn(300, dtype=torch.float64)
-    eager, mine = precise.float(), precise.bfloat16().float()
+    eager = precise.float()
+    mine = precise.bfloat16().float()
     zero = torch.zeros(4, dtype=torch.float64)
     reference = of(eager, torch.full((4,), 3e-8), torch.tensor([1, 2]))
     rounding = Rounding(of(precise, zero, torch.tensor([1, 2])), reference, [], judged="variant")
@@ -130,7 +127,8 @@ def test_what_is_not_finite_has_no_error():
     assert rounding.errors(of(torch.full((50,), float("nan")))) == ()
 
 
-INF, NAN = float("inf"), float("nan")
+INF = float("inf")
+NAN = float("nan")
 
 
 @for_each(
@@ -167,14 +165,16 @@ SPARSE = torch.eye(3).to_sparse()
     ],
 )
 def test_state_is_the_same_as_far_as_assert_close_says(value, expected_value, is_same):
-    mine, reference = Results(), Results()
+    mine = Results()
+    reference = Results()
     mine.values["state"]["buffer"], reference.values["state"]["buffer"] = value, expected_value
     assert (not compared(mine, reference).differences) is is_same
 
 
 def test_last_digits_change_up_and_down_and_whole_numbers_stay():
     parameter = torch.nn.Parameter(torch.rand(100) + 0.1)
-    whole, half = torch.arange(100.0), (torch.rand(100) + 0.1).bfloat16()
+    whole = torch.arange(100.0)
+    half = (torch.rand(100) + 0.1).bfloat16()
     before = [value.detach().clone() for value in (parameter, whole, half)]
     Shaken(1).shake([parameter, whole, half, torch.arange(3)])
     changes = [

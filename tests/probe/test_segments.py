@@ -25,7 +25,7 @@ from graphdoctor.probe.torch_private.torch_api import (
     COMPILED_FORWARD,
     REGION_PREFIX,
 )
-from graphdoctor.probe.torch_private.torch_hooks import GRAPH_RANGE, WatchedRun
+from graphdoctor.probe.torch_private.torch_hooks import GRAPH_RANGE
 
 
 @dataclass
@@ -40,66 +40,72 @@ class Event:
     sequence_nr: int = -1
 
     @property
-    def time_range(self) -> SimpleNamespace:
+    def time_range(self):
         return SimpleNamespace(start=self.start, end=self.end)
 
 
-def call(start: float = 100, end: float = 200) -> Event:
+def call(start=100, end=200):
     return Event(CALL_RANGE, start, end)
 
 
-def cut(*events: Event) -> list[list[Any]]:
+def read(event):
+    """An event that may be a text: name, start and end."""
+    if not isinstance(event, str):
+        return event
+    name, start, end = event.rsplit(" ", 2)
+    return Event(name, int(start), int(end))
+
+
+def cut(*events):
     """The rows of a profiled call from 100 to 200."""
-    return [part.row() for part in cut_profile([call(), *events]).segments]
+    return [part.row() for part in cut_profile([call(), *map(read, events)]).segments]
 
 
 # Under the profiler.
 
 
-def inside(outer: Event, name: str, start: float, end: float) -> Event:
+def inside(outer, name, start, end):
     return Event(name, start, end, cpu_parent=outer)
 
 
-LINEAR, LOOKUP = Event("aten::linear", 110, 120), Event(CACHE_LOOKUP, 110, 118)
+LINEAR = Event("aten::linear", 110, 120)
+LOOKUP = Event(CACHE_LOOKUP, 110, 118)
 REGION = Event(f"{REGION_PREFIX}0/1", 110, 150)
 GRAPH = inside(REGION, f"{GRAPH_RANGE}3", 115, 145)
 
 CUT = {
     "times count from the start": [Event("aten::add", 110, 115.5)],
     "neighbouring eager operations are one": [
-        Event("aten::add", 110, 112),
-        Event("aten::mul", 113, 115),
-        Event("aten::add", 120, 121),
+        "aten::add 110 112",
+        "aten::mul 113 115",
+        "aten::add 120 121",
     ],
     "an operation inside another is part of it": [LINEAR, inside(LINEAR, "aten::addmm", 112, 118)],
-    "what is no operation": [
-        Event("cudaLaunchKernel", 110, 120),
-        Event("autograd::engine", 130, 140),
-    ],
+    "what is no operation": ["cudaLaunchKernel 110 120", "autograd::engine 130 140"],
     "a graph has its number and its compile": [REGION, GRAPH, inside(GRAPH, "aten::mul", 120, 130)],
-    "a graph outside any region": [Event(f"{GRAPH_RANGE}0", 115, 145)],
+    "a graph outside any region": [f"{GRAPH_RANGE}0 115 145"],
     "eager operations around a graph": [
-        Event("aten::add", 101, 102),
-        Event(f"{GRAPH_RANGE}0", 110, 120),
-        Event("aten::add", 121, 122),
+        "aten::add 101 102",
+        f"{GRAPH_RANGE}0 110 120",
+        "aten::add 121 122",
     ],
     "a check belongs to the region that follows": [
         LOOKUP,
         inside(LOOKUP, "aten::lift_fresh", 112, 114),
-        Event(f"{REGION_PREFIX}2/0", 118, 150),
+        f"{REGION_PREFIX}2/0 118 150",
     ],
-    "a check that found nothing": [LOOKUP, Event("aten::add", 120, 125)],
-    "a check at the end": [Event(CACHE_LOOKUP, 190, 198)],
+    "a check that found nothing": [LOOKUP, "aten::add 120 125"],
+    "a check at the end": [f"{CACHE_LOOKUP} 190 198"],
     "two checks in a row": [
-        Event(CACHE_LOOKUP, 110, 112),
-        Event(CACHE_LOOKUP, 113, 115),
-        Event(f"{REGION_PREFIX}1/0", 116, 120),
+        f"{CACHE_LOOKUP} 110 112",
+        f"{CACHE_LOOKUP} 113 115",
+        f"{REGION_PREFIX}1/0 116 120",
     ],
     "a backward graph of an unknown forward": [
         Event(COMPILED_BACKWARD, 150, 170, thread=2, sequence_nr=7)
     ],
     "a backward pass around its graph, on another thread": [
-        Event("aten::ones_like", 110, 112),
+        "aten::ones_like 110 112",
         *(
             Event("autograd::engine::evaluate_function: MulBackward0", at, at + 4, thread=2)
             for at in (111, 120, 165)
@@ -108,15 +114,8 @@ CUT = {
         Event(COMPILED_BACKWARD, 130, 150, thread=2, sequence_nr=7),
     ],
     "another thread": [Event("aten::add", 110, 120, thread=2)],
-    "before the call or after it": [
-        Event("aten::add", 90, 110),
-        Event("aten::mul", 190, 210),
-        Event("aten::sub", 100, 200),
-    ],
-    "any order, cut where the first ends": [
-        Event(f"{GRAPH_RANGE}1", 120, 150),
-        Event(f"{GRAPH_RANGE}0", 110, 130),
-    ],
+    "before the call or after it": ["aten::add 90 110", "aten::mul 190 210", "aten::sub 100 200"],
+    "any order, cut where the first ends": [f"{GRAPH_RANGE}1 120 150", f"{GRAPH_RANGE}0 110 130"],
 }
 
 
@@ -141,7 +140,7 @@ def test_a_backward_graph_is_matched_with_its_forward():
 
 
 def test_the_names_of_many_operations_are_cut_and_counted():
-    rows = cut(*(Event(f"aten::op{number}", 110 + number, 110.5 + number) for number in range(20)))
+    rows = cut(*(f"aten::op{at} {at} {at + 1}" for at in range(110, 150, 2)))
     ((_, _, _, names, count),) = rows
     assert (len(names), count) == (12, 20)
 
@@ -149,15 +148,15 @@ def test_the_names_of_many_operations_are_cut_and_counted():
 # By the clock.
 
 
-def run_of(graph: int, start: float, end: float) -> WatchedRun:
+def run_of(graph, start, end):
     return graph, 1, start, end, 0
 
 
-def compiled(start: float, end: float | None, compile_id: str | None = "0/0") -> TimedCompile:
+def compiled(start, end, compile_id="0/0"):
     return TimedCompile(compile_id, start, end, is_frame=True)
 
 
-TIMELINES: dict[str, tuple[list[WatchedRun], list[TimedCompile]]] = {
+TIMELINES = {
     "a compile and the run after it are two segments": (
         [run_of(0, 3.0, 4.0)],
         [compiled(1.0, 3.0)],

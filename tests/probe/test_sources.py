@@ -1,17 +1,13 @@
 """What surrounds a line of source, and which names can certainly be read there."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 import textwrap
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts.recording import SourceContext
 from graphdoctor.probe.record.sources import SourceReader
 from tests.each import for_each
 from tests.sections import texts_beside
@@ -20,14 +16,14 @@ from tests.sections import texts_beside
 
 
 @pytest.fixture
-def context(tmp_path: Path):
+def context(tmp_path):
     file = tmp_path / "source.py"
     file.write_text(SOURCE, encoding="utf-8")
     reader = SourceReader()
     return lambda line, function=None: reader.context(str(file), line, function)
 
 
-def line_of(text: str) -> int:
+def line_of(text):
     return SOURCE[: SOURCE.index(text)].count("\n") + 1
 
 
@@ -49,9 +45,7 @@ def line_of(text: str) -> int:
         ("halve =", "Net", None, []),
     ],
 )
-def test_a_line_knows_its_function_and_its_blocks(
-    context, text: str, qualname: str, function: str | None, enclosing: list[str]
-) -> None:
+def test_a_line_knows_its_function_and_its_blocks(context, text, qualname, function, enclosing):
     source = context(line_of(text))
 
     assert source.qualname == qualname
@@ -59,7 +53,7 @@ def test_a_line_knows_its_function_and_its_blocks(
     assert [block.kind for block in source.enclosing] == enclosing
 
 
-def test_the_codes_name_selects_one_of_a_lines_functions(context) -> None:
+def test_the_codes_name_selects_one_of_a_lines_functions(context):
     assert context(line_of("halve ="), "<lambda>").qualname == "Net.<lambda>"
     assert context(line_of("second=lambda"), "<lambda>").qualname == "decorated.<lambda>"
     assert context(line_of("second=lambda"), "decorated").qualname == "decorated"
@@ -69,7 +63,7 @@ def test_the_codes_name_selects_one_of_a_lines_functions(context) -> None:
     assert context(line_of("limit = 3"), "<genexpr>").qualname == "Net"
 
 
-def test_statement_is_whole_dedented_and_alone_in_its_case(context, tmp_path: Path) -> None:
+def test_statement_is_whole_dedented_and_alone_in_its_case(context, tmp_path):
     assert context(line_of('"größe"')).statement == 'file.write(\n    "größe"\n)'
     assert context(line_of("x = 2")).statement == "x = 2"
     innermost = context(line_of('"größe"')).enclosing[0]
@@ -81,7 +75,7 @@ def test_statement_is_whole_dedented_and_alone_in_its_case(context, tmp_path: Pa
     assert SourceReader().context(str(file), 99).statement == ""
 
 
-def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_none(tmp_path):
     assert SourceReader().context(str(tmp_path / "absent.py"), 1) is None
     file = tmp_path / "odd.py"
     for content in ("def broken(:\n", "", "\x00", "x = 1\n"):
@@ -95,7 +89,7 @@ def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
 
 
 @given(st.integers(1, SOURCE.count("\n") + 2))
-def test_every_line_of_a_cell_has_a_context_that_parses(line: int) -> None:
+def test_every_line_of_a_cell_has_a_context_that_parses(line):
     name = "<ipython-input-1-abc>"
     linecache.cache[name] = (len(SOURCE), None, SOURCE.splitlines(keepends=True), name)
     source = SourceReader().context(name, line)
@@ -109,7 +103,7 @@ def test_every_line_of_a_cell_has_a_context_that_parses(line: int) -> None:
 # Which names can certainly be read just before a statement.
 
 
-def around(tmp_path: Path, code: str) -> SourceContext:
+def around(tmp_path, code):
     """The source around the line that ends in ``# here``."""
     file = tmp_path / "module.py"
     file.write_text(textwrap.dedent(code))
@@ -124,7 +118,7 @@ def around(tmp_path: Path, code: str) -> SourceContext:
     return source
 
 
-def readable(tmp_path: Path, body: str, *, parameters: str = "x, c") -> set[str]:
+def readable(tmp_path, body, *, parameters="x, c"):
     code = f"import torch\nLIMIT = 3\ndef f({parameters}):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
     return set(around(tmp_path, code).readable)
 
@@ -155,13 +149,11 @@ def readable(tmp_path: Path, body: str, *, parameters: str = "x, c") -> set[str]
         ("print(x, LIMIT, len(x))  # here", {"x", "LIMIT"}),
     ],
 )
-def test_a_name_is_readable_if_it_certainly_has_a_value(
-    tmp_path: Path, body: str, expected: set[str]
-) -> None:
+def test_a_name_is_readable_if_it_certainly_has_a_value(tmp_path, body, expected):
     assert readable(tmp_path, body) == expected
 
 
-def test_enclosing_functions_names_are_readable_and_classes_not(tmp_path: Path) -> None:
+def test_enclosing_functions_names_are_readable_and_classes_not(tmp_path):
     code = """
         def outer(a):
             b = 1
@@ -173,7 +165,7 @@ def test_enclosing_functions_names_are_readable_and_classes_not(tmp_path: Path) 
     assert set(around(tmp_path, code).readable) == {"a", "b", "d"}
 
 
-def test_names_of_the_module_are_those_that_no_function_binds(tmp_path: Path) -> None:
+def test_names_of_the_module_are_those_that_no_function_binds(tmp_path):
     code = """
         import torch
         LIMIT = SCALE = 3
@@ -204,13 +196,11 @@ def test_names_of_the_module_are_those_that_no_function_binds(tmp_path: Path) ->
         ),
     ],
 )
-def test_the_name_of_the_torch_package_is_found(
-    tmp_path: Path, code: str, expected: str | None
-) -> None:
+def test_the_name_of_the_torch_package_is_found(tmp_path, code, expected):
     assert around(tmp_path, code).torch == expected
 
 
-def test_a_statement_has_its_lines_and_a_lambda_has_none(tmp_path: Path) -> None:
+def test_a_statement_has_its_lines_and_a_lambda_has_none(tmp_path):
     source = around(tmp_path, "def f(x):\n    print(\n        x,  # here\n    )\n")
     assert (source.statement_line, source.statement_end_line) == (2, 4)
     source = around(tmp_path, "f = (\n    lambda x:\n    x + 1  # here\n)\n")

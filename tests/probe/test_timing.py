@@ -1,7 +1,5 @@
 """How a probe times its last call, answers whoever asks for more, and reads the most memory."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 
@@ -17,22 +15,22 @@ from tests.each import for_each
 class Clock:
     """Stands for ``time``: stops but where a call takes time."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = 0.0
 
-    def perf_counter(self) -> float:
+    def perf_counter(self):
         return self.now
 
 
 class Program:
     """A call that takes so many seconds, the last for all further ones."""
 
-    def __init__(self, clock: Clock, takes: list[float]) -> None:
+    def __init__(self, clock, takes):
         self._clock = clock
         self._takes = takes
         self.calls = 0
 
-    def __call__(self) -> None:
+    def __call__(self):
         self._clock.now += self._takes[min(self.calls, len(self._takes) - 1)]
         self.calls += 1
 
@@ -41,53 +39,52 @@ Make = Callable[..., Program]
 
 
 @pytest.fixture
-def program(monkeypatch: pytest.MonkeyPatch) -> Make:
+def program(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(timing, "time", clock)
     return lambda *takes: Program(clock, list(takes) or [1.0])
 
 
-def test_calls_are_timed_within_time_with_a_minimum(program: Make) -> None:
+def test_calls_are_timed_within_time_with_a_minimum(program):
     assert timing.time_calls(program(0.25), seconds=1.0) == [0.25] * 4
     assert timing.time_calls(program(0.25), seconds=1.0, most=2, least=1) == [0.25] * 2
     assert timing.time_calls(program(9.0), seconds=1.0) == [9.0] * timing._MIN_RUNS
     assert timing.time_calls(program(9.0), seconds=1.0, least=1) == [9.0]
 
 
-def test_a_calls_time_is_that_of_its_own_gpu_work(
-    program: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_calls_time_is_that_of_its_own_gpu_work(program, monkeypatch):
     clock = timing.time
     waits = [7.0, 0.5, 0.0, 0.5]  # before the first call, behind it, and so on
 
-    def synchronize() -> None:
-        clock.now += waits.pop(0)  # type: ignore[attr-defined]
+    def synchronize():
+        clock.now += waits.pop(0)
 
     monkeypatch.setattr(timing, "synchronize", synchronize)
     assert timing.time_calls(program(0.25), seconds=0.0, least=2) == [0.75, 0.75]
 
 
-def test_short_calls_are_timed_together_and_long_ones_alone() -> None:
+def test_short_calls_are_timed_together_and_long_ones_alone():
     numbers = {0.0001: 10, 0.5: 1, 0.0: 10_000}
     assert {seconds: Block(seconds=seconds).number for seconds in numbers} == numbers
-    made: list[int] = []
+    made = []
     # One more call warms the caches.
     assert len(time_block(lambda: made.append(1), Block(seconds=0.0001), seconds=0.0)) == 1
     assert len(made) == 10 + 1
 
 
-def test_arguments_are_restored_outside_the_time(
-    program: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, call, values, seen = timing.time, program(1.0), [1.0], []
+def test_arguments_are_restored_outside_the_time(program, monkeypatch):
+    clock = timing.time
+    call = program(1.0)
+    values = [1.0]
+    seen = []
     monkeypatch.setattr(clock, "sleep", lambda _seconds: None, raising=False)
 
-    def make() -> None:
+    def make():
         call()
         seen.append(values.pop())
 
-    def restore() -> None:
-        clock.now += 5.0  # type: ignore[attr-defined]
+    def restore():
+        clock.now += 5.0
         values[:] = [1.0]
 
     block = Block(seconds=0.0001, restore=restore)
@@ -96,7 +93,7 @@ def test_arguments_are_restored_outside_the_time(
     assert seen == [1.0] * 3
 
 
-def test_questions_end_quietly_when_nobody_listens_any_more() -> None:
+def test_questions_end_quietly_when_nobody_listens_any_more():
     for is_answered in (False, True):
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -121,13 +118,8 @@ def test_questions_end_quietly_when_nobody_listens_any_more() -> None:
     ],
 )
 def test_held_up_calls_do_not_count_where_enough_remain(
-    monkeypatch: pytest.MonkeyPatch,
-    program: Make,
-    held_up: set[int],
-    *,
-    is_own_only: bool,
-    expected: list[float],
-) -> None:
+    monkeypatch, program, held_up, *, is_own_only, expected
+):
     call = program(1.0, 9.0, 1.0, 9.0, 1.0, 1.0)
     monkeypatch.setattr(
         timing, "preemptions", lambda: len([number for number in held_up if number <= call.calls])

@@ -1,7 +1,5 @@
 """What torch.compile made is taken apart, and trees of values are walked."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import pytest
@@ -13,11 +11,11 @@ from tests.each import for_each
 
 
 @pytest.mark.slow
-def test_what_torch_compile_made_is_taken_apart() -> None:
+def test_what_torch_compile_made_is_taken_apart():
     module = torch.nn.Linear(2, 2)
     assert torch_api.original_callable(torch.compile(module)) is module
 
-    def function() -> None: ...
+    def function(): ...
 
     assert torch_api.original_callable(torch.compile(function)) is function
     assert torch_api.original_callable(function) is function
@@ -29,7 +27,7 @@ class _Named(OrderedDict[str, object]):
 
 
 class _Pair:
-    def __init__(self, *items: object) -> None:
+    def __init__(self, *items):
         self.items = items
 
 
@@ -56,9 +54,7 @@ for _node in (
         ([_Named(), 1], {"[1]": 1}),
     ],
 )
-def test_what_is_in_containers_without_names_has_a_path(
-    value: object, paths: dict[str, object]
-) -> None:
+def test_what_is_in_containers_without_names_has_a_path(value, paths):
     leaves = dict(torch_api.tree_leaves_with_path(value))
     assert leaves == paths
     assert list(leaves.values()) == torch_api.tree_leaves(value)

@@ -1,12 +1,8 @@
 """Config that is not the default: read without being changed, and nothing of ours in it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +14,12 @@ from graphdoctor.facts.kernels import Float32Precision
 from graphdoctor.probe.torch_private.torch_config import changed_config, float32_precision
 from tests.conftest import clean_environment, run_script
 
-DYNAMO, INDUCTOR = torch._dynamo.config, torch._inductor.config
+DYNAMO = torch._dynamo.config
+INDUCTOR = torch._inductor.config
 
 
 @pytest.fixture(autouse=True)
-def untouched() -> Iterator[None]:
+def untouched():
     """Other tests of this process may have set some; each begins and ends with the defaults that
     torch knows."""
     before = changed_config()
@@ -31,16 +28,16 @@ def untouched() -> Iterator[None]:
 
 
 class Odd:
-    def __repr__(self) -> str:
+    def __repr__(self):
         return "x" * 500
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other):
         raise RuntimeError
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
-def test_changed_settings_are_listed_by_dotted_name() -> None:
+def test_changed_settings_are_listed_by_dotted_name():
     with (
         DYNAMO.patch(recompile_limit=5, suppress_errors=False),
         INDUCTOR.patch(
@@ -61,7 +58,7 @@ def test_changed_settings_are_listed_by_dotted_name() -> None:
     }
 
 
-def test_a_value_changed_in_place_is_listed_once() -> None:
+def test_a_value_changed_in_place_is_listed_once():
     DYNAMO.reorderable_logging_functions.add(print)
     try:
         assert changed_config() == {
@@ -75,7 +72,7 @@ def test_a_value_changed_in_place_is_listed_once() -> None:
         assert changed_config() == {limit: "6"}
 
 
-def test_the_warning_of_a_deprecated_value_stays_the_programs() -> None:
+def test_the_warning_of_a_deprecated_value_stays_the_programs():
     # 2.11 knows of none.
     deprecated = [
         name
@@ -94,7 +91,7 @@ def test_the_warning_of_a_deprecated_value_stays_the_programs() -> None:
 # What float32 computes with on CUDA, as it is read from a torch with and without a device.
 
 
-def with_devices(monkeypatch, *capabilities: tuple[int, int]) -> None:
+def with_devices(monkeypatch, *capabilities):
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: bool(capabilities))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
@@ -142,7 +139,7 @@ assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == sys.argv[1]
 
 
 @pytest.mark.slow
-def test_kernels_and_vector_checks_are_compiled_where_asked(tmp_path: Path) -> None:
+def test_kernels_and_vector_checks_are_compiled_where_asked(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     for checks in ("shared", "own"):
@@ -179,10 +176,10 @@ LocalCache().set_value("an operation", value=1.0)
 
 
 @pytest.mark.slow
-def test_code_is_generated_each_time_and_compiled_once(tmp_path: Path) -> None:
+def test_code_is_generated_each_time_and_compiled_once(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(ANEW)
-    compiled: list[dict[Path, int]] = []
+    compiled = []
     for number in ("first", "second"):
         run_script(
             script, tmp_path / "caches", tmp_path / number, cwd=tmp_path, env=clean_environment()

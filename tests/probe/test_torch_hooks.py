@@ -1,7 +1,5 @@
 """What hooks the recorder into a program: imports that call back, and logs that a fork inherits."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import logging
@@ -19,7 +17,7 @@ def module(tmp_path, monkeypatch):
     """A module that can be imported, and the names that called back."""
     (tmp_path / "watched_module.py").write_text("VALUE = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    called: list[int] = []
+    called = []
     finder = AfterImport({"watched_module": lambda loaded: called.append(loaded.VALUE)})
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     yield tmp_path / "watched_module.py", called
@@ -61,10 +59,11 @@ def test_a_fork_lets_go_of_torchs_log(monkeypatch):
     strings = importlib.import_module("torch._logging.structured")
     monkeypatch.setattr(strings, "INTERN_TABLE", {"/a.py": 0})
     handler = logging.NullHandler()
-    handler.root_dir, handler.stream = "folder", "the parent's"  # type: ignore[attr-defined]
+    handler.root_dir = "folder"
+    handler.stream = "the parent's"
     monkeypatch.setattr(torch_api.trace_logger(), "handlers", [handler])
 
     torch_trace.begin_log_anew()
 
-    assert handler.stream is None  # type: ignore[attr-defined]
+    assert handler.stream is None
     assert strings.INTERN_TABLE == {}

@@ -1,15 +1,11 @@
 """Programs that take torch's trace logger apart while they are recorded."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from graphdoctor.trace.reader import read_recording
-from tests.conftest import RunCli, clean_environment
+from tests.conftest import clean_environment
 from tests.sections import texts_beside
 
 pytestmark = pytest.mark.slow
@@ -52,9 +48,10 @@ def test_script_resetting_the_logger_between_calls_loses_nothing(tmp_path, run_c
     assert runs == dict.fromkeys(runs, (2, 1, False))
 
 
-def seen(document: dict[str, Any]) -> tuple[int, int, bool]:
+def seen(document):
     """Graphs, recompiles, and whether a part of the log is missing."""
-    summary, gaps = document["summary"], document["recording"]["gaps"]
+    summary = document["summary"]
+    gaps = document["recording"]["gaps"]
     return (
         summary["graphs"],
         summary["recompiles"],
@@ -70,7 +67,7 @@ def test_a_model_file_that_clears_the_handlers_loses_nothing(tmp_path, explain_j
     assert (runs["summary"]["graphs"], len(runs["recording"]["calls"])) == (2, 2)
 
 
-def test_records_lost_while_compiling_exit_with_code_2(tmp_path: Path, run_cli: RunCli):
+def test_records_lost_while_compiling_exit_with_code_2(tmp_path, run_cli):
     (tmp_path / "model.py").write_text(BACKEND)
     process = run_cli("explain", "model.py:Net", "--backend", "careless", "--no-coverage", "-q")
     assert process.returncode == 2
@@ -80,7 +77,7 @@ def test_records_lost_while_compiling_exit_with_code_2(tmp_path: Path, run_cli: 
     assert gap.code == "GD902"
 
 
-def test_a_log_that_the_program_deletes_is_missed(tmp_path: Path, run_cli: RunCli):
+def test_a_log_that_the_program_deletes_is_missed(tmp_path, run_cli):
     way = "import glob, os; [os.remove(log) for log in glob.glob('.graphdoctor/*/trace/*')]"
     (tmp_path / "model.py").write_text(MODEL.format(taken_apart=way))
     process = run_cli("explain", "model.py", "--no-coverage", env=clean_environment())
@@ -88,5 +85,5 @@ def test_a_log_that_the_program_deletes_is_missed(tmp_path: Path, run_cli: RunCl
     assert "The trace log has none of the calls that were made" in process.stderr
 
 
-def read_last(folder: Path):
+def read_last(folder):
     return read_recording(next((folder / ".graphdoctor").glob("2*")))

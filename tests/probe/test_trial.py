@@ -1,31 +1,25 @@
 """What a replay changes in a call."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.facts.trials import Replay
 from graphdoctor.probe.events import EventFile
 from graphdoctor.probe.replay.trial import Trial
 from graphdoctor.probe.steps.workload import Workload
-from graphdoctor.probe.target.targets import Call, TargetError
+from graphdoctor.probe.target.targets import TargetError
 
 EVENTS = Mock(spec=EventFile)
 
 
-def function(x, scale: float = 1.0, items=None):
+def function(x, scale=1.0, items=None):
     return x * scale
 
 
-def plan(**changes) -> dict[str, Any]:
+def plan(**changes):
     return {"outputs": "unused", "references": {}, **changes}
 
 
@@ -56,7 +50,8 @@ def test_an_item_inside_containers_is_changed_in_a_copy():
 
 def test_kept_tensor_gets_the_values_of_each_call():
     trial = Trial(plan(buffers=["L['x']"]), function)
-    first, second = torch.ones(3), torch.zeros(3)
+    first = torch.ones(3)
+    second = torch.zeros(3)
     (kept, *_), _ = trial.changed(((first,), {}))
     assert kept is not first
     assert kept.equal(first)
@@ -64,7 +59,8 @@ def test_kept_tensor_gets_the_values_of_each_call():
     (again, *_), _ = trial.changed(((second,), {}))
     assert again is kept
     assert kept.equal(second)
-    other_size, needs_gradient = torch.ones(4), torch.ones(3, requires_grad=True)
+    other_size = torch.ones(4)
+    needs_gradient = torch.ones(3, requires_grad=True)
     assert trial.changed(((other_size,), {}))[0][0].shape == (4,)
     assert trial.changed(((needs_gradient,), {}))[0][0] is needs_gradient
 
@@ -79,7 +75,9 @@ def test_tensors_in_containers_objects_and_the_module_are_marked():
         def forward(self, x, cache, scale=1.0):
             return x
 
-    net, x, cache = Net(), torch.ones(4, 1), Cache(torch.ones(2, 5), torch.ones(4, 1))
+    net = Net()
+    x = torch.ones(4, 1)
+    cache = Cache(torch.ones(2, 5), torch.ones(4, 1))
     net.seen = [torch.ones(1, 3)]
     layers = "L['cache'].layers"
     sources = (
@@ -100,20 +98,20 @@ def test_tensors_in_containers_objects_and_the_module_are_marked():
 
 def test_only_an_argument_can_be_marked():
     # A cache that is still empty has nothing to mark.
-    call: Call = ((torch.ones(2), 1.0, Cache()), {})
+    call = ((torch.ones(2), 1.0, Cache()), {})
     Trial(plan(marks=[("L['items'].layers[0]['k']", 1)]), function).changed(call)
     for source in ("L['nothing']", "G['x']", "L['x'].size()[0]", "L['self'].seen[0]"):
         with pytest.raises(TargetError):
             Trial(plan(marks=[(source, 0)]), function).changed(call)
 
 
-def replayed(folder: Path, name: str, scales: Sequence[float], **more) -> Replay:
+def replayed(folder, name, scales, **more):
     """What came of calls that multiply by what the replay has for each."""
     weight = torch.ones(2, requires_grad=True)
     references = {of: str(folder / of) for of in ("eager",) if (folder / of).exists()}
     trial = Trial(plan(outputs=str(folder / name), references=references, **more), function)
     for scale in scales:
-        call: Call = ((weight,), {})
+        call = ((weight,), {})
         trial.begin_call(call)
         # A scale below 0 keeps the output and loses the gradient.
         output = weight * scale if scale > 0 else weight.detach() * -scale
@@ -142,7 +140,7 @@ def test_what_a_call_writes_to_a_default_is_compared(tmp_path):
             plan(outputs=str(tmp_path / name), references={"eager": str(tmp_path / "eager")}),
             function,
         )
-        call: Call = ((torch.ones(2),), {})
+        call = ((torch.ones(2),), {})
         trial.begin_call(call)
         if name == "eager":
             function(*call[0])
@@ -197,7 +195,7 @@ def test_random_draws_of_a_call_dont_affect_the_next():
 
 
 def test_random_numbers_differ_by_call_and_repeat_by_trial():
-    drawn: list[float] = []
+    drawn = []
 
     def target(x):
         drawn.append(torch.rand(1).item())
@@ -229,7 +227,8 @@ def test_a_replay_says_whether_its_calls_draw_random_numbers(tmp_path):
 
 
 def test_a_shaken_run_begins_with_other_last_digits():
-    net, x = torch.nn.Linear(2, 2), torch.tensor([0.1, 0.2])
+    net = torch.nn.Linear(2, 2)
+    x = torch.tensor([0.1, 0.2])
     before = [net.weight.detach().clone(), x.clone()]
     trial = Trial(plan(shaken=1), net)
     trial.prepare(EVENTS)

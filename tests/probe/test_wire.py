@@ -1,7 +1,5 @@
 """What the probe writes, a reader reads; names of files stand in one place."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -23,7 +21,7 @@ PACKAGE = Path(graphdoctor.__file__).parent
 PROBE = PACKAGE / "probe"
 
 
-def recorded_in(recording: Path) -> tuple[set[str], set[str]]:
+def recorded_in(recording):
     """The kinds of events and the names of artifacts in a recording."""
     events = {
         json.loads(line)["event"]
@@ -40,23 +38,23 @@ def recorded_in(recording: Path) -> tuple[set[str], set[str]]:
 
 
 @cache
-def nodes_of(file: Path) -> tuple[ast.AST, ...]:
+def nodes_of(file):
     """The constants and calls in a file."""
     return tuple(
         node
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, (ast.Constant, ast.Call))
+        if isinstance(node, ast.Constant | ast.Call)
     )
 
 
 @cache
-def nodes(folder: Path) -> tuple[ast.AST, ...]:
+def nodes(folder):
     files = [file for file in folder.rglob("*.py") if file.name not in ("wire.py", "file_names.py")]
     return tuple(node for file in files for node in nodes_of(file))
 
 
 @cache
-def texts(folder: Path) -> frozenset[str]:
+def texts(folder):
     return frozenset(
         node.value
         for node in nodes(folder)
@@ -64,12 +62,12 @@ def texts(folder: Path) -> frozenset[str]:
     )
 
 
-def written_by(*methods: str) -> set[str]:
+def written_by(*methods):
     """The names that stand first in calls of methods."""
     calls = (
         node
         for node in nodes(PROBE)
-        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Attribute, ast.Name))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
     )
     names = ((getattr(call.func, "attr", getattr(call.func, "id", "")), call) for call in calls)
     first = [call.args[0] for name, call in names if name in methods and call.args]
@@ -88,10 +86,8 @@ def test_somebody_reads_each_event_and_each_artifact():
         and isinstance(node.value, bytes)
         and b'"event"' in node.value
     }
-    events, artifacts = (
-        written_by("write", "_write") | raw,
-        written_by("write_artifact", "_write_artifact"),
-    )
+    events = written_by("write", "_write") | raw
+    artifacts = written_by("write_artifact", "_write_artifact")
     assert len(events) > 30
     assert len(artifacts) > 10
     assert (events | artifacts) - read == set()

@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -36,7 +35,7 @@ NAMES = (
 )
 _RECORD = re.compile(r"(?m)^(?=[VDIWEC]\d{4} )")
 _HEADER = re.compile(r"([VDIWEC]\d{4} [\d:.]+) (\d+) ([^\]]*\]) (\{.*)")
-_NUMBERS: tuple[Any, ...] = (-1, 0, 0.5, 1e30, -1e30, 2**63, 2**80)
+_NUMBERS = (-1, 0, 0.5, 1e30, -1e30, 2**63, 2**80)
 _TEXTS = ("", "0", "nan", "\u202e\x1b[31m", "x" * 5000)
 _ODD = (None, True, [], [None], [[]], {}, {"": None}, *_NUMBERS, *_TEXTS)
 _ODD_LINES = ("", "|", "+- ", "| | +- X: ", '  File "x", line 99999999999999999999, in ', "[", "\0")
@@ -53,16 +52,16 @@ class LogRecord:
     payload: tuple[str, ...]
 
     @property
-    def text(self) -> str:
+    def text(self):
         """As torch would write it."""
         header = f"{self.stamp} {self.pid} {self.place} {json.dumps(self.value)}\n"
         return header + "".join(f"\t{line}\n" for line in self.payload)
 
 
 @cache
-def records_of(name: str) -> tuple[LogRecord, ...]:
+def records_of(name):
     """The records of one of the recordings, without those of kinds that nobody reads."""
-    found = []
+    records = []
     for text in _RECORD.split(log_content(name).decode())[1:]:
         first, *payload = text.splitlines()
         header = _HEADER.fullmatch(first)
@@ -70,20 +69,20 @@ def records_of(name: str) -> tuple[LogRecord, ...]:
         value = json.loads(header[4])
         # A payload that differs from its sum is told by itself.
         value.pop("has_payload", None)
-        found.append(
+        records.append(
             LogRecord(header[1], header[2], header[3], value, tuple(line[1:] for line in payload))
         )
-    return tuple(found)
+    return tuple(records)
 
 
-def _paths(value: object, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _paths(value, above=()):
     """The place of each value in a JSON value."""
     pairs = enumerate(value) if isinstance(value, list) else ()
     items = value.items() if isinstance(value, dict) else pairs
     return [place for key, item in items for place in ((*above, key), *_paths(item, (*above, key)))]
 
 
-def _odd_value(draw: st.DrawFn, value: Any) -> Any:
+def _odd_value(draw, value):
     """The value with one in it replaced or left out."""
     places = _paths(value)
     if not places:
@@ -100,7 +99,7 @@ def _odd_value(draw: st.DrawFn, value: Any) -> Any:
     return changed
 
 
-def _odd_payload(draw: st.DrawFn, payload: tuple[str, ...]) -> tuple[str, ...]:
+def _odd_payload(draw, payload):
     try:
         value = json.loads("\n".join(payload))
     except json.JSONDecodeError:
@@ -118,7 +117,7 @@ def _odd_payload(draw: st.DrawFn, payload: tuple[str, ...]) -> tuple[str, ...]:
             return payload[:at]
 
 
-def _mutated(draw: st.DrawFn, records: list[LogRecord]) -> list[LogRecord]:
+def _mutated(draw, records):
     at = draw(st.integers(0, len(records) - 1))
     record = records[at]
     match draw(st.integers(0, 9)):
@@ -140,7 +139,7 @@ def _mutated(draw: st.DrawFn, records: list[LogRecord]) -> list[LogRecord]:
 
 
 @st.composite
-def mutated_logs(draw: st.DrawFn) -> bytes:
+def mutated_logs(draw):
     """A log with up to three mistakes in it."""
     records = list(records_of(draw(st.sampled_from(NAMES))))
     for _ in range(draw(st.integers(1, 3))):
@@ -149,7 +148,7 @@ def mutated_logs(draw: st.DrawFn) -> bytes:
     return "".join(record.text for record in records).encode("utf-8", "surrogatepass")
 
 
-def read_and_show(log: bytes, file: Path) -> None:
+def read_and_show(log, file):
     """Read a log with all that can be read of it, and show it; only a file without a record may be
     refused.
 

@@ -1,15 +1,11 @@
 """Logs that lack something: their beginning, or any compile of Dynamo's, as those of torch.export
 and AOTInductor."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.recording import Recording
 from graphdoctor.trace.reader import read_recording
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
@@ -22,7 +18,7 @@ WITH_EVENTS = "2.13.0/print_in_helper.bare"
 CUTS = 130
 
 
-def read(folder: Path, log: bytes) -> Recording | None:
+def read(folder, log):
     (folder / "a.log").write_bytes(log)
     try:
         return read_recording(folder / "a.log")
@@ -30,17 +26,17 @@ def read(folder: Path, log: bytes) -> Recording | None:
         return None  # no record is left
 
 
-def is_told(recording: Recording) -> bool:
+def is_told(recording):
     return "log_beginning" in {gap.kind for gap in recording.gaps}
 
 
 @for_each("name", NAMES)
-def test_a_whole_log_has_its_beginning(name: str) -> None:
+def test_a_whole_log_has_its_beginning(name):
     assert not is_told(read_recording(RECORDED_LOGS / name))
 
 
 @pytest.mark.parametrize("name", [WITH_EVENTS, "2.15.0/print_in_helper.bare"])
-def test_wherever_a_log_is_cut_off_the_loss_is_told(tmp_path: Path, name: str) -> None:
+def test_wherever_a_log_is_cut_off_the_loss_is_told(tmp_path, name):
     log = log_content(name)
     untold = []
     for number in range(1, CUTS + 1):
@@ -53,7 +49,7 @@ def test_wherever_a_log_is_cut_off_the_loss_is_told(tmp_path: Path, name: str) -
 
 
 @pytest.mark.parametrize("name", ["2.13.0/refused.bare"])
-def test_redefined_file_is_the_one_the_metrics_name(tmp_path: Path, name: str) -> None:
+def test_redefined_file_is_the_one_the_metrics_name(tmp_path, name):
     log = log_content(name)
     start = [match.start() for match in re.finditer(rb'(?m)^V[^\n]*\{"dynamo_start"', log)][1]
 
@@ -66,7 +62,7 @@ def test_redefined_file_is_the_one_the_metrics_name(tmp_path: Path, name: str) -
     assert files == {"/home/user/demo/refused.py"}
 
 
-def test_program_output_may_precede_the_first_record(tmp_path: Path) -> None:
+def test_program_output_may_precede_the_first_record(tmp_path):
     recordings = [
         read(tmp_path, line + log_content(WITH_EVENTS))
         for line in (b'{"step": 1}\n', b"}\n", b"set: {1}\n")
@@ -75,19 +71,19 @@ def test_program_output_may_precede_the_first_record(tmp_path: Path) -> None:
     assert [is_told(recording) for recording in recordings] == [False] * 3
 
 
-def said(recording: Recording) -> str:
+def said(recording):
     (gap,) = [gap for gap in recording.gaps if gap.kind == "nothing_compiled"]
     assert gap.code == "GD905"
     return gap.message
 
 
-def record(value: str, *payload: str) -> str:
+def record(value, *payload):
     return f"V1122 22:01:20.904000 7 torch/x.py:1] {value}\n" + "".join(
         f"\t{line}\n" for line in payload
     )
 
 
-def test_a_log_of_an_export_says_what_it_has() -> None:
+def test_a_log_of_an_export_says_what_it_has():
     recording = read_recording(RECORDED_LOGS / "2.13.0" / "exported.bare")
 
     assert said(recording) == (
@@ -95,7 +91,7 @@ def test_a_log_of_an_export_says_what_it_has() -> None:
     )
 
 
-def test_everything_that_such_logs_have_is_named(tmp_path: Path) -> None:
+def test_everything_that_such_logs_have_is_named(tmp_path):
     log = "".join(
         (
             record(
@@ -123,7 +119,7 @@ def test_everything_that_such_logs_have_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_partial_log_is_reported_as_partial(tmp_path: Path) -> None:
+def test_partial_log_is_reported_as_partial(tmp_path):
     (tmp_path / "a.log").write_text(
         "\tthe end of a payload\n" + record('{"aot_inference_graph": {}}', "class <lambda>:")
     )

@@ -1,7 +1,5 @@
 """What the reader makes of records and events about what is below Dynamo."""
 
-from __future__ import annotations
-
 from graphdoctor.facts.base import values_of
 from graphdoctor.facts.evidence import CacheAnswer
 from graphdoctor.facts.recording import Graph, GraphInput
@@ -9,12 +7,11 @@ from graphdoctor.trace.events import Events
 from graphdoctor.trace.inductor import bypass_kind, cache_use, cuda_graphs, skip_kind
 from tests.each import for_each
 
-FX, AOT = "fx_graph_cache", "aotautograd_cache"
+FX = "fx_graph_cache"
+AOT = "aotautograd_cache"
 
 
-def answer(
-    compile_id: str | None, cache: str, state: str, reason: str | None = None
-) -> CacheAnswer:
+def answer(compile_id, cache, state, reason=None):
     return CacheAnswer(compile_id=compile_id, cache=cache, state=state, reason=reason)
 
 
@@ -76,7 +73,7 @@ def test_torchs_reasons_have_a_kind(reason):
     assert skip_kind(reason) == REASONS[reason]
 
 
-def read(*, has_device: bool, reason: str | None):
+def read(*, has_device, reason):
     skipped = [{"reason": reason, "compile_id": "0/0"}]
     event = {"event": "cuda_graphs", "has_device": has_device, "captured": 0, "skipped": skipped}
     graphs = cuda_graphs(Events([event]), ())
@@ -132,10 +129,10 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
         "functions": [function],
     }
     event["partitions"] = [{"compile_id": "0/0", "count": 2, "recordable": 1}]
-    found = cuda_graphs(Events([event]), graphs)
-    assert found is not None
-    assert found.functions is not None
-    named = {each.placeholder: each.source for each in found.functions[0].copied}
+    graphs_ = cuda_graphs(Events([event]), graphs)
+    assert graphs_ is not None
+    assert graphs_.functions is not None
+    named = {copied.placeholder: copied.source for copied in graphs_.functions[0].copied}
     assert named == {
         "arg1_1": "L['x']",
         "arg2_1": None,
@@ -143,16 +140,16 @@ def test_inputs_of_cuda_graphs_have_their_names_in_the_program():
         "primals_3": "L['y']",
         "tangents_1": None,
     }
-    assert [each.source for each in found.functions[0].moved] == ["L['y']"]
-    assert found.functions[0].mutated == ("L['y']",)
-    assert (found.rerecordings, found.partitions[0].count, found.partitions[0].recordable) == (
-        1,
-        2,
-        1,
-    )
+    assert [moved.source for moved in graphs_.functions[0].moved] == ["L['y']"]
+    assert graphs_.functions[0].mutated == ("L['y']",)
+    assert (
+        graphs_.rerecordings,
+        graphs_.partitions[0].count,
+        graphs_.partitions[0].recordable,
+    ) == (1, 2, 1)
 
 
-def target(what: str, module: str, name: str) -> str:
+def target(what, module, name):
     return f"Unsupported call_function target {what}. \n Function module: {module}, \nFunction name: {name}"
 
 

@@ -1,10 +1,8 @@
 """torch's printed texts of a break to chain, effect, hints and stack, and which code of torch's own
 it is in."""
 
-from __future__ import annotations
-
-from graphdoctor.facts.recording import BreakReason, BreakRecord, TorchMechanism
-from graphdoctor.facts.stack import Origin, StackEntry
+from graphdoctor.facts.recording import BreakReason
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.breaks import break_record, limit_of, mechanism_of, parse_break, parse_chain
 from tests.each import for_each
 
@@ -27,7 +25,7 @@ STACK = (
 )
 
 
-def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
+def test_a_reason_keeps_each_of_torchs_words_in_its_place():
     (reason,) = parse_chain(CAUSE)
 
     assert (reason.gb_type, reason.torch_id) == ("Failed to trace builtin operator", "GB0059")
@@ -54,11 +52,11 @@ def test_a_reason_keeps_each_of_torchs_words_in_its_place() -> None:
         ("Dynamo does not support RNN, GRU, or LSTM.", "recurrent_module"),
     ],
 )
-def test_topic_without_an_id_is_read_from_the_words(words: str, topic: str | None) -> None:
+def test_topic_without_an_id_is_read_from_the_words(words, topic):
     assert parse_break(words).record.topic == topic
 
 
-def test_the_two_recompile_limits_are_told_apart() -> None:
+def test_the_two_recompile_limits_are_told_apart():
     assert (
         limit_of("Dynamo recompile limit exceeded\n  Limit type: recompile_limit")
         == "recompile_limit"
@@ -66,7 +64,7 @@ def test_the_two_recompile_limits_are_told_apart() -> None:
     assert limit_of("Limit type: accumulated_recompile_limit") == "accumulated_recompile_limit"
 
 
-def test_the_cause_comes_first_in_a_chain() -> None:
+def test_the_cause_comes_first_in_a_chain():
     chain = parse_chain(
         CAUSE
         + "\n*** While handling this graph break, another graph break occurred: ***\n\n"
@@ -94,38 +92,36 @@ def test_the_cause_comes_first_in_a_chain() -> None:
         ("Something that a later torch prints", "resumed", None),
     ],
 )
-def test_what_torch_does_about_it(words: str, effect: str | None, instruction: str | None) -> None:
-    found = parse_break(
+def test_what_torch_does_about_it(words, effect, instruction):
+    parsed = parse_break(
         f"Graph break in user code at /a/b c.py:3\nGraph Break Reason: {words}\n\n{CAUSE}\n{STACK}NoneType: None"
     )
 
-    assert (found.record.effect, found.record.instruction) == (effect, instruction)
-    assert found.header == ("/a/b c.py", 3)
-    assert found.record.chain[0].torch_id == "GB0059"
-    assert [(entry.file, entry.line, entry.function, entry.text) for entry in found.stack] == [
+    assert (parsed.record.effect, parsed.record.instruction) == (effect, instruction)
+    assert parsed.header == ("/a/b c.py", 3)
+    assert parsed.record.chain[0].torch_id == "GB0059"
+    assert [(entry.file, entry.line, entry.function, entry.text) for entry in parsed.stack] == [
         ("/a/b c.py", 7, "forward", "x = self.f(x)"),
         ("/a/b c.py", 3, "f", 'print("x")'),
     ]
 
 
-def test_a_text_of_another_layout_is_kept_whole() -> None:
-    found = parse_break("torch changed its mind\nabout everything")
+def test_a_text_of_another_layout_is_kept_whole():
+    parsed = parse_break("torch changed its mind\nabout everything")
 
-    assert found.record.words == "torch changed its mind\nabout everything"
-    assert found.record.chain[0].gb_type == "torch changed its mind"
-    assert (found.stack, found.header) == ((), None)
+    assert parsed.record.words == "torch changed its mind\nabout everything"
+    assert parsed.record.chain[0].gb_type == "torch changed its mind"
+    assert (parsed.stack, parsed.header) == ((), None)
 
 
 TORCH = "/lib/python3.11/site-packages/torch"
 
 
-def line(file: str, text: str = "", origin: Origin = "torch") -> StackEntry:
+def line(file, text="", origin="torch"):
     return StackEntry(file=file, line=1, function="f", text=text, origin=origin)
 
 
-def words(
-    gb_type: str = "any", *, context: str | None = None, operator: str | None = None
-) -> BreakRecord:
+def words(gb_type="any", *, context=None, operator=None):
     reason = BreakReason(gb_type=gb_type, context=context)
     return break_record(gb_type, (reason,), "resumed", higher_order_operator=operator)
 
@@ -158,13 +154,11 @@ CONTEXTLIB = line(
         ((), None),
     ],
 )
-def test_the_innermost_code_of_torch_below_the_program_decides(
-    path: tuple[StackEntry, ...], mechanism: TorchMechanism | None
-) -> None:
+def test_the_innermost_code_of_torch_below_the_program_decides(path, mechanism):
     assert mechanism_of(path, words()) == mechanism
 
 
-def test_a_side_effect_belongs_to_checkpointing_only_inside_it() -> None:
+def test_a_side_effect_belongs_to_checkpointing_only_inside_it():
     operator = "torch.utils.checkpoint.checkpoint"
     assert (
         mechanism_of((USER,), words("HOP: Unsafe side effect", operator=operator)) == "checkpoint"

@@ -1,11 +1,7 @@
 """Which cache entry a recompile is compared with, what changed since, and what the last call's
 values were."""
 
-from __future__ import annotations
-
-from typing import Any
-
-from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause
+from graphdoctor.facts.guards import GuardChange, RecompileCause
 from graphdoctor.trace.causes import (
     ComparedEntry,
     also_changed,
@@ -19,18 +15,16 @@ from graphdoctor.trace.guards.forms import short_dtype, state_changes
 from tests.each import for_each
 
 
-def change(
-    expression: str, old: str, new: str, kind: ChangeKind = "size", source: str | None = None
-) -> GuardChange:
+def change(expression, old, new, kind="size", source=None):
     source = source or f"L['{expression.partition('.')[0]}']"
     return GuardChange(kind=kind, source=source, expression=expression, old=old, new=new)
 
 
-def entry(name: str, *changes: GuardChange, hidden: int = 0) -> ComparedEntry:
+def entry(name, *changes, hidden=0):
     return ComparedEntry(name, changes, changes, hidden)
 
 
-def size(name: str, old: str, new: str, dim: int = 1) -> GuardChange:
+def size(name, old, new, dim=1):
     return change(f"{name}.shape[{dim}]", old, new)
 
 
@@ -61,19 +55,17 @@ AT_LEAST = change(
         ([size("x", "1", "7", 0), FLAG], [AT_LEAST], 1),
     ],
 )
-def test_the_nearest_entry_differs_only_in_what_changed_since(
-    last: list[GuardChange], others: list[GuardChange], nearest: int
-) -> None:
-    entries = [entry("0/9", *last), *(entry("0/0", each) for each in others)]
+def test_the_nearest_entry_differs_only_in_what_changed_since(last, others, nearest):
+    entries = [entry("0/9", *last), *(entry("0/0", other) for other in others)]
     assert nearest_entry(entries) is entries[nearest]
 
 
-def test_last_calls_value_is_from_the_entry_it_used() -> None:
+def test_last_calls_value_is_from_the_entry_it_used():
     last = entry("0/1", change("x.shape[1]", "1", "9"), change("flag", "True", "False", "flag"))
     older = entry("0/0", change("x.shape[1]", "6", "9"))
-    (found,) = with_previous(older.changes, last)
-    assert (found.old, found.previous, found.new) == ("6", "1", "9")
-    assert [(each.expression, each.previous) for each in also_changed(older, last)] == [
+    (changed,) = with_previous(older.changes, last)
+    assert (changed.old, changed.previous, changed.new) == ("6", "1", "9")
+    assert [(changed.expression, changed.previous) for changed in also_changed(older, last)] == [
         ("flag", "True")
     ]
     assert also_changed(last, last) == ()
@@ -87,35 +79,35 @@ SCALE = {
 }
 
 
-def changes_of(*failed: Any) -> tuple[GuardChange, ...]:
+def changes_of(*failed):
     """The changes in a record of guards that failed in one entry."""
     compared = [{"compile_id": "0/0", "failed": [*failed]}]
-    record: Any = {"entries": 2, "compared": compared}
+    record = {"entries": 2, "compared": compared}
     return cause_of_record(record, lambda *_place: None).changes
 
 
-def test_a_constant_that_becomes_a_tensor_is_another_type() -> None:
+def test_a_constant_that_becomes_a_tensor_is_another_type():
     """No warm-up has each of its values; what was None stays what it is."""
     tensor = {"type": "Tensor", "text": "f32[]", "dtype": "f32", "shape": [], "stride": []}
     kinds = {}
     for was in ("1.5", "2", "True", "'a'", "None"):
         failed = SCALE | {"text": [f"L['scale'] == {was}"], "now": tensor}
-        (found,) = changes_of(failed)
-        kinds[was] = found.kind
+        (changed,) = changes_of(failed)
+        kinds[was] = changed.kind
     assert kinds == {"1.5": "type", "2": "type", "True": "type", "'a'": "type", "None": "none"}
 
 
-def test_without_a_compared_entry_torchs_words_are_the_cause() -> None:
-    record: Any = {"entries": 1, "compared": [], "loops": {"step": "3"}}
+def test_without_a_compared_entry_torchs_words_are_the_cause():
+    record = {"entries": 1, "compared": [], "loops": {"step": "3"}}
     cause = cause_of_record(record, lambda *_place: None, reasons=("0/0: scale == 1.5",))
     assert (cause.nearest, cause.is_exact, cause.loop_values) == ("0/0", False, {"step": "3"})
 
 
-def said(change: GuardChange) -> tuple[Any, ...]:
+def said(change):
     return change.kind, change.expression, change.old, change.new
 
 
-def test_the_nearest_entry_of_a_compiled_autograd_graph() -> None:
+def test_the_nearest_entry_of_a_compiled_autograd_graph():
     cause = cause_of_reasons(
         ("!0/1/0: L['f'] == 1.5", "!0/0/0: L['f'] == 1.0"), lambda *_place: None
     )
@@ -123,7 +115,7 @@ def test_the_nearest_entry_of_a_compiled_autograd_graph() -> None:
     assert [said(change) for change in cause.changes] == [("number", "f", "1.5", None)]
 
 
-OLD: dict[str, object] = {
+OLD = {
     "grad_mode": True,
     "default_dtype": 6,
     "num_threads": 2,
@@ -132,7 +124,7 @@ OLD: dict[str, object] = {
 }
 
 
-def test_states_are_compared_setting_by_setting() -> None:
+def test_states_are_compared_setting_by_setting():
     new = OLD | {
         "grad_mode": False,
         "default_dtype": 7,
@@ -159,11 +151,11 @@ def test_states_are_compared_setting_by_setting() -> None:
         ("torch.quint8", "quint8"),
     ],
 )
-def test_a_dtype_has_one_short_name(dtype: str | int, short: str) -> None:
+def test_a_dtype_has_one_short_name(dtype, short):
     assert short_dtype(dtype) == short
 
 
-def relation(text: str, *sources: str) -> dict[str, Any]:
+def relation(text, *sources):
     """The record of a failed condition on values of the frame."""
     return {
         "leaf": "RELATION",
@@ -173,13 +165,13 @@ def relation(text: str, *sources: str) -> dict[str, Any]:
     }
 
 
-def test_two_arguments_that_are_one_object_no_more() -> None:
+def test_two_arguments_that_are_one_object_no_more():
     item = relation("L['x'] is L['y']", "L['x']", "L['y']")
     changes = changes_of(item)
     assert [said(change)[:2] for change in changes] == [("aliasing", "x and y")]
 
 
-def test_required_value_of_a_dynamic_number_is_old() -> None:
+def test_required_value_of_a_dynamic_number_is_old():
     item = relation("L['t'] == 3", "L['t']")
     item["sizes"]["L['t']"] = {"text": "4"}
     changes = changes_of(item)
@@ -189,7 +181,7 @@ def test_required_value_of_a_dynamic_number_is_old() -> None:
     assert change.kind == "relation"
 
 
-def test_a_sets_member_is_not_said_beside_the_set() -> None:
+def test_a_sets_member_is_not_said_beside_the_set():
     member = {"leaf": "SET_CONTAINS", "source": "L['s']", "text": ["set.__contains__(L['s'], 'a')"]}
     whole = {
         "leaf": "EQUALS_MATCH",
@@ -209,8 +201,8 @@ def test_a_sets_member_is_not_said_beside_the_set() -> None:
         ("___stack0 = 1, ___stack1 = 2", "it = 1, it = 2"),
     ],
 )
-def test_carried_values_current_value_has_no_torch_name(now: str, told: str) -> None:
-    (found,) = with_carried(
+def test_carried_values_current_value_has_no_torch_name(now, told):
+    (changed,) = with_carried(
         RecompileCause(
             nearest=None,
             entry_count=1,
@@ -219,4 +211,4 @@ def test_carried_values_current_value_has_no_torch_name(now: str, told: str) -> 
         ),
         lambda _name: "it",
     ).changes
-    assert (found.expression, found.old, found.new) == ("2 <= it", told, told)
+    assert (changed.expression, changed.old, changed.new) == ("2 <= it", told, told)

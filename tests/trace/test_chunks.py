@@ -1,12 +1,7 @@
 """A log that is cut and read in parts gives what it gives in one piece, wherever it is cut."""
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +11,7 @@ from graphdoctor.executors.executor import Failure
 from graphdoctor.executors.local import Local
 from graphdoctor.facts.recording import Environment
 from graphdoctor.trace import grammar
-from graphdoctor.trace.grammar import LogDamage, Record, read_chunk, records_of
+from graphdoctor.trace.grammar import LogDamage, read_chunk, records_of
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.reader import _collectors
 from graphdoctor.trace.sections import Section, Wanted
@@ -35,22 +30,20 @@ class Here:
     jobs = 2
     elsewhere = None
 
-    def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
+    def run(self, work, pieces, *, ahead):
         for first in range(0, len(pieces), ahead):
             for index in reversed(range(first, min(first + ahead, len(pieces)))):
                 yield (index, work(pieces[index]))
 
 
-def read(
-    path: Path, executor: Any, *, kinds: frozenset[str] = KINDS
-) -> tuple[list[Record], LogDamage]:
+def read(path, executor, *, kinds=KINDS):
     damage = LogDamage()
     return list(records_of(local_log(path), kinds, damage, executor)), damage
 
 
-def facts(found: tuple[list[Record], LogDamage]) -> Any:
+def facts(taken):
     """What can be compared: metrics without what is left out, and order too."""
-    records, damage = found
+    records, damage = taken
     for record in records:
         grammar._leave_out_dumps(record)
     return (
@@ -61,14 +54,12 @@ def facts(found: tuple[list[Record], LogDamage]) -> Any:
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def cut(monkeypatch):
     monkeypatch.setattr(grammar, "_LEAST_BYTES", 0)
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: "/".join(log.parts[-4:-1]))
-def test_a_real_log_gives_the_same_in_parts(
-    log: Path, cut: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_real_log_gives_the_same_in_parts(log, cut, monkeypatch):
     whole = facts(read(log, Local(1)))
     for size in (500, 7_001):
         monkeypatch.setattr(grammar, "_CHUNK_BYTES", size)
@@ -78,7 +69,7 @@ def test_a_real_log_gives_the_same_in_parts(
 HEADER = 'V1121 02:58:17.809000 77 torch/a.py:1] {"%s": {}, "frame_id": %d%s}\n'
 
 
-def record(kind: str, number: int, payload: bytes | None, *, is_true: bool = True) -> bytes:
+def record(kind, number, payload, *, is_true=True):
     sum_ = hashlib.md5(payload or b"", usedforsecurity=False).hexdigest() if is_true else "0" * 32
     more = "" if payload is None else f', "has_payload": "{sum_}"'
     lines = (
@@ -117,9 +108,7 @@ pieces_of_logs = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(pieces_of_logs, max_size=25), st.integers(0, 40), st.integers(1, 400))
-def test_any_log_gives_the_same_wherever_it_is_cut(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], lost: int, size: int
-) -> None:
+def test_any_log_gives_the_same_wherever_it_is_cut(tmp_path_factory, parts, lost, size):
     content = b"".join(parts)
     path = tmp_path_factory.mktemp("cut") / "dedicated_log_torch_trace_a.log"
     path.write_bytes(content[: len(content) - lost] if lost < len(content) else content)
@@ -130,13 +119,11 @@ def test_any_log_gives_the_same_wherever_it_is_cut(
         assert facts(read(path, Here())) == whole
 
 
-def test_part_unreadable_for_a_process_is_read_here(
-    cut: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_part_unreadable_for_a_process_is_read_here(cut, monkeypatch):
     monkeypatch.setattr(grammar, "_CHUNK_BYTES", 20_000)
 
     class Failing(Here):
-        def run(self, work: Any, pieces: Sequence[Any], *, ahead: int) -> Iterator[Any]:
+        def run(self, work, pieces, *, ahead):
             for index, piece in enumerate(pieces):
                 yield (
                     (index, Failure("ended", "killed")) if index % 2 else (index, read_chunk(piece))

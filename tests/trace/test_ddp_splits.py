@@ -1,7 +1,5 @@
 """The parts of a graph that torch split at DDP's buckets, from what it printed."""
 
-from __future__ import annotations
-
 from graphdoctor.trace.assemble import split_of
 from graphdoctor.trace.intake import SeenSplit
 
@@ -28,13 +26,13 @@ SECOND = """class GraphModule(torch.nn.Module):
 """
 
 
-def seen(*parts: str) -> SeenSplit:
+def seen(*parts):
     return SeenSplit(
         "4/0", WHOLE, [(f"submod_{number}", part) for number, part in enumerate(parts)]
     )
 
 
-def test_inputs_from_outside_are_parameters_or_not_and_others_cross() -> None:
+def test_inputs_from_outside_are_parameters_or_not_and_others_cross():
     names = {"l_self_modules_first_parameters_weight_": "self.first.weight"}
     split = split_of(seen(FIRST, SECOND), names)
     assert [bucket.parameters for bucket in split.buckets] == [("self.first.weight",), ()]
@@ -43,7 +41,7 @@ def test_inputs_from_outside_are_parameters_or_not_and_others_cross() -> None:
     assert split.parameter_bytes == 128
 
 
-def test_checkpoint_body_is_no_part_but_one_operation() -> None:
+def test_checkpoint_body_is_no_part_but_one_operation():
     body = "\n    class wrap_body_0(torch.nn.Module):\n" + FIRST.partition("\n")[2].replace(
         "\n", "\n    "
     )
@@ -53,6 +51,6 @@ def test_checkpoint_body_is_no_part_but_one_operation() -> None:
     assert [(bucket.name, bucket.op_count) for bucket in split.buckets] == [("submod_0", 1)]
 
 
-def test_a_dynamic_size_leaves_the_bytes_unknown() -> None:
+def test_a_dynamic_size_leaves_the_bytes_unknown():
     split = split_of(seen(FIRST, SECOND), {})
     assert (split.crossing_count, split.crossing_bytes) == (1, None)

@@ -1,10 +1,6 @@
 """The probe's events: lanes of calls, and what another version wrote, which is refused in words."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +11,7 @@ from graphdoctor.trace.reader import read_recording
 from tests.factories import recording
 
 
-def _lane(call: int | None, *segments: list[Any], is_profiled: bool = False) -> dict[str, Any]:
+def _lane(call, *segments, is_profiled=False):
     return {
         "event": "lane",
         "call": call,
@@ -26,7 +22,7 @@ def _lane(call: int | None, *segments: list[Any], is_profiled: bool = False) -> 
     }
 
 
-def _graph(index: int, compile_id: str, **values: Any) -> Graph:
+def _graph(index, compile_id, **values):
     return Graph(compile_id=compile_id, index=index, op_count=1, **values)
 
 
@@ -81,9 +77,7 @@ def test_of_too_many_calls_those_that_compile_are_shown_first():
     ],
     ids=lambda event: event["event"],
 )
-def test_an_event_that_does_not_fit_is_of_another_version(
-    tmp_path: Path, event: dict[str, object]
-) -> None:
+def test_an_event_that_does_not_fit_is_of_another_version(tmp_path, event):
     (tmp_path / "recording.json").write_text('{"format": 1, "target": {}}')
     (tmp_path / "probe.jsonl").write_text(json.dumps(event) + "\n")
 

@@ -1,13 +1,10 @@
 """What a log says beside compiles, graphs, breaks and guards; and that each kind of record is shown
 or counted."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from pathlib import Path
 
-from graphdoctor.facts.evidence import ExportedProgram, LogEvidence, RuntimeEstimate
+from graphdoctor.facts.evidence import ExportedProgram, RuntimeEstimate
 from graphdoctor.facts.record_kinds import TORCH_KINDS, family_of, is_shown
 from graphdoctor.trace.guards.trees import GuardTrees
 from graphdoctor.trace.intake import Intake
@@ -23,19 +20,19 @@ SIZE = "L['x'].size()[0]"
 TORCH = "/venv/lib/python3.11/site-packages/torch/nn/functional.py"
 
 
-def line(payload: str | None = None, **metadata: object) -> str:
+def line(payload=None, **metadata):
     if payload is not None:
         metadata["has_payload"] = hashlib.md5(payload.encode(), usedforsecurity=False).hexdigest()
-    text = "".join(f"\t{each}\n" for each in payload.split("\n")) if payload is not None else ""
+    text = "".join(f"\t{line}\n" for line in payload.split("\n")) if payload is not None else ""
     return f"V1121 02:58:17.809000 7 torch/a.py:1] {json.dumps(metadata)}\n{text}"
 
 
-def artifact(name: str, payload: object, **metadata: object) -> str:
+def artifact(name, payload, **metadata):
     text = payload if isinstance(payload, str) else json.dumps(payload)
     return line(text, artifact={"name": name, "encoding": "json"}, **{**COMPILE, **metadata})
 
 
-def stack(*places: tuple[int, int]) -> list[dict[str, object]]:
+def stack(*places):
     return [
         {"line": number, "name": "forward", "filename": file, "loc": "x + 1"}
         for file, number in places
@@ -45,12 +42,12 @@ def stack(*places: tuple[int, int]) -> list[dict[str, object]]:
 FILES = line(str=["/project/model.py", 0]) + line(str=[TORCH, 1])
 
 
-def evidence_of(tmp_path: Path, *lines: str) -> LogEvidence:
+def evidence_of(tmp_path, *lines):
     (tmp_path / "a.log").write_text(FILES + "".join(lines))
     return read_recording(tmp_path / "a.log").evidence
 
 
-def test_each_answer_of_a_cache_is_kept_with_its_reason(tmp_path: Path) -> None:
+def test_each_answer_of_a_cache_is_kept_with_its_reason(tmp_path):
     evidence = evidence_of(
         tmp_path,
         artifact("aotautograd_cache_miss", {"key": "a1", "cache_state": "miss"}),
@@ -64,7 +61,7 @@ def test_each_answer_of_a_cache_is_kept_with_its_reason(tmp_path: Path) -> None:
         artifact("precompile_cache_bypass", {"_reason": "closures"}),
     )
     assert [
-        (found.compile_id, found.cache, found.state, found.reason, found.key) for found in evidence.cache_answers
+        (answer.compile_id, answer.cache, answer.state, answer.reason, answer.key) for answer in evidence.cache_answers
     ] == [
         ("0/0", "aotautograd_cache", "miss", None, "a1"),
         ("0/0", "fx_graph_cache", "hit", None, "f1"),
@@ -78,7 +75,7 @@ def test_each_answer_of_a_cache_is_kept_with_its_reason(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_sizes_and_conditions_keep_their_program_line(tmp_path: Path) -> None:
+def test_sizes_and_conditions_keep_their_program_line(tmp_path):
     here = stack((0, 4), (1, 134))
     evidence = evidence_of(
         tmp_path,
@@ -97,16 +94,16 @@ def test_sizes_and_conditions_keep_their_program_line(tmp_path: Path) -> None:
     )  # fmt: skip
     assert [
         (
-            found.kind,
-            found.expression,
-            found.source,
-            found.value,
-            found.range,
-            found.reason,
-            found.line,
-            found.count,
+            shape.kind,
+            shape.expression,
+            shape.source,
+            shape.value,
+            shape.range,
+            shape.reason,
+            shape.line,
+            shape.count,
         )
-        for found in evidence.shapes
+        for shape in evidence.shapes
     ] == [
         ("dynamic", "s7", SIZE, "4", "[2, int_oo]", None, 4, 1),
         ("unbacked", "u0", None, None, "[0, 9]", None, 6, 1),
@@ -115,10 +112,10 @@ def test_sizes_and_conditions_keep_their_program_line(tmp_path: Path) -> None:
         ("assumed", "u0 > 2", None, "True", None, None, 8, 2),
         ("data_dependent", "u0 > 3", None, None, None, None, None, 1),
     ]
-    assert {found.file for found in evidence.shapes} == {"/project/model.py", None}
+    assert {shape.file for shape in evidence.shapes} == {"/project/model.py", None}
 
 
-def test_an_export_has_its_programs_and_operators(tmp_path: Path) -> None:
+def test_an_export_has_its_programs_and_operators(tmp_path):
     program = "ExportedProgram:\n    class GraphModule:\nRange constraints: {u0: VR[0, int_oo], s77: VR[4, 64]}"
     evidence = evidence_of(
         tmp_path,
@@ -131,11 +128,12 @@ def test_an_export_has_its_programs_and_operators(tmp_path: Path) -> None:
         ExportedProgram(size_bytes=len(program), ranges={"u0": "[0, int_oo]", "s77": "[4, 64]"}),
     )
     assert [
-        (found.op, found.is_missing, found.reason, found.count) for found in evidence.fake_kernels
+        (kernel.op, kernel.is_missing, kernel.reason, kernel.count)
+        for kernel in evidence.fake_kernels
     ] == [("mylib.foo.default", True, None, 2), ("mylib.bar.default", False, "dtype", 1)]
 
 
-def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
+def test_collectives_and_estimates_are_kept_by_compile(tmp_path):
     ops = [
         {"name": "buf0", "type": "compute", "estimated_runtime_ns": 1500.0, "outputs": []},
         {"name": "all_reduce", "type": "collective", "estimated_runtime_ns": 500.0, "outputs": []},
@@ -166,7 +164,7 @@ def test_collectives_and_estimates_are_kept_by_compile(tmp_path: Path) -> None:
     assert evidence.executions == ("0/0", "1/0")
 
 
-def test_every_kind_is_counted_and_bytecode_as_one(tmp_path: Path) -> None:
+def test_every_kind_is_counted_and_bytecode_as_one(tmp_path):
     evidence = evidence_of(
         tmp_path,
         *(artifact(f"f{number}_ORIGINAL_BYTECODE", "code") for number in range(3)),
@@ -174,7 +172,7 @@ def test_every_kind_is_counted_and_bytecode_as_one(tmp_path: Path) -> None:
         artifact("something_of_torch_2_99", {}),
         artifact("fx_graph_cache_hit", {}),
     )
-    assert {found.kind: (found.count, found.is_shown) for found in evidence.records} == {
+    assert {counted.kind: (counted.count, counted.is_shown) for counted in evidence.records} == {
         "str": (2, True),
         "*_ORIGINAL_BYTECODE": (3, False),
         "fx_graph_runnable": (1, False),
@@ -183,7 +181,7 @@ def test_every_kind_is_counted_and_bytecode_as_one(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_called_shown_is_what_is_read() -> None:
+def test_what_is_called_shown_is_what_is_read():
     parts = (Intake.KINDS, GuardTrees.KINDS, Marks.KINDS, Stages.KINDS, Phases.KINDS)
     read = TORCH_KINDS.intersection(frozenset().union(*parts))
     # A header alone says that an export began.
@@ -191,8 +189,8 @@ def test_what_is_called_shown_is_what_is_read() -> None:
 
 
 @for_each("log", sorted(RECORDED_LOGS.rglob("*.log")))
-def test_the_kinds_of_real_logs_are_known(log: Path) -> None:
+def test_the_kinds_of_real_logs_are_known(log):
     records = read_recording(log).evidence.records
-    unknown = {found.kind for found in records if not is_shown(found.kind)} - TORCH_KINDS
+    unknown = {counted.kind for counted in records if not is_shown(counted.kind)} - TORCH_KINDS
     assert {kind for kind in unknown if not kind.endswith(("_pre_grad", "_post_grad"))} == set()
-    assert all(family_of(found.kind) == found.kind for found in records)
+    assert all(family_of(counted.kind) == counted.kind for counted in records)

@@ -1,7 +1,5 @@
 """Source files out of a recording: from the records alone, whatever the disk holds."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -22,10 +20,10 @@ def test_a_named_package_is_the_users_own():
     assert origins.of(f"{site}/torch/nn/modules/linear.py") == ("torch", "torch")
 
 
-def kept(folder: Path) -> dict[str, str | None]:
+def kept(folder):
     picture = read_recording(folder, picture=True).picture
     assert picture is not None
-    return {Path(found.file).name: found.text for found in picture.files}
+    return {Path(file.file).name: file.text for file in picture.files}
 
 
 def test_file_without_room_in_one_process_comes_from_another(tmp_path):

@@ -1,12 +1,9 @@
 """What a recording lacks: each gap has a kind, and none tells people which option to use."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from collections.abc import Iterable
 
-from graphdoctor.facts.recording import CaptureGap, Recording, TargetInfo
+from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.trace.gaps import log_gaps, part_gaps, run_gaps, script_gaps
 from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.merge import Part
@@ -19,16 +16,16 @@ DAMAGE = LogDamage(broken_records=2, altered_payloads=1, bad_bytes=1)
 SCRIPT = TargetInfo(kind="script")
 
 
-def changed(**fields: object) -> Recording:
+def changed(**fields):
     """A recording with one compile, and with other fields."""
     return factories.recording().replace(**({"compiles": (factories.compiled(),)} | fields))
 
 
-def kinds(gaps: Iterable[CaptureGap]) -> list[str | None]:
+def kinds(gaps):
     return [gap.kind for gap in gaps]
 
 
-def test_damage_of_the_log() -> None:
+def test_damage_of_the_log():
     assert kinds(log_gaps(LogDamage(), {})) == []
     assert kinds(log_gaps(DAMAGE, {"dynamo_start": 3})) == [
         "log_damage",
@@ -43,7 +40,7 @@ def test_damage_of_the_log() -> None:
     )
 
 
-def test_parts_of_other_processes_and_after_a_reset() -> None:
+def test_parts_of_other_processes_and_after_a_reset():
     recording = changed(target=SCRIPT)
     assert kinds(part_gaps([Part(recording)])) == []
     assert kinds(part_gaps([Part(recording), Part(recording, "p2", 1)])) == [
@@ -62,17 +59,15 @@ def test_parts_of_other_processes_and_after_a_reset() -> None:
         (False, True, ["0/0"], ["foreign_log", "unfinished_compile"]),
     ],
 )
-def test_what_a_process_lacks(
-    *, is_ours: bool, is_unfinished: bool, unfinished: list[str], expected: list[str]
-) -> None:
-    for target, known in (
+def test_what_a_process_lacks(*, is_ours, is_unfinished, unfinished, expected):
+    for target, is_known in (
         (TargetInfo(), expected),
         (SCRIPT, [kind for kind in expected if kind != "coverage"]),
     ):
         lacking = changed(target=target, coverage=None)
         assert (
             kinds(run_gaps(lacking, unfinished, is_ours=is_ours, is_unfinished=is_unfinished))
-            == known
+            == is_known
         )
 
 
@@ -85,7 +80,7 @@ def test_what_a_process_lacks(
         (False, False, ["recorder_not_loaded"]),
     ],
 )
-def test_what_a_script_lacks(*, has_compiles: bool, is_hooked: bool, expected: list[str]) -> None:
+def test_what_a_script_lacks(*, has_compiles, is_hooked, expected):
     compiles = (factories.compiled(),) if has_compiles else ()
     assert (
         kinds(script_gaps(changed(target=SCRIPT, compiles=compiles), is_hooked=is_hooked))
@@ -93,7 +88,7 @@ def test_what_a_script_lacks(*, has_compiles: bool, is_hooked: bool, expected: l
     )
 
 
-def test_nothing_is_imported_that_was_not_asked_for() -> None:
+def test_nothing_is_imported_that_was_not_asked_for():
     code = (
         "import pathlib, sys; from graphdoctor.trace.reader import read_recording; "
         f"read_recording(pathlib.Path({str(FOLDERS[0])!r})); print(*sys.modules)"

@@ -1,30 +1,28 @@
 """Lines of a log to records."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.grammar import LogDamage, read_records
 from tests.each import for_each
 
 PREFIX = "V1121 02:58:17.809000 4242 torch/_dynamo/convert_frame.py:303] "
 
 
-def read(*lines: str | bytes, wants=lambda kind: True) -> tuple[list[Record], LogDamage]:
+def read(*lines, wants=lambda kind: True):
     damage = LogDamage()
     raw = [line.encode() if isinstance(line, str) else line for line in lines]
     return list(read_records(raw, wants, damage)), damage
 
 
-def header(**value: object) -> str:
+def header(**value):
     return PREFIX + json.dumps(value)
 
 
-def test_a_payload_loses_its_tabs_alone() -> None:
+def test_a_payload_loses_its_tabs_alone():
     (record,), damage = read(
         header(artifact={"name": "a"}, has_payload="x"), "\tone", "\t\ttwo", "\t", "\t three\n"
     )
@@ -44,14 +42,14 @@ def test_a_payload_loses_its_tabs_alone() -> None:
         ({"frame_id": 1}, None),
     ],
 )
-def test_a_compile_id_is_spelt_as_torch_spells_it(context: dict, compile_id: str | None) -> None:
+def test_a_compile_id_is_spelt_as_torch_spells_it(context, compile_id):
     (record,), _ = read(header(dynamo_start={}, **context))
 
     assert record.compile_id == compile_id
     assert record.attempt == context.get("attempt")
 
 
-def test_half_record_at_the_end_differs_from_the_middle() -> None:
+def test_half_record_at_the_end_differs_from_the_middle():
     half = header(dynamo_start={"stack": []})[:-5]
 
     _, at_end = read(header(a={}), half)
@@ -61,7 +59,7 @@ def test_half_record_at_the_end_differs_from_the_middle() -> None:
     assert (in_the_middle.broken_records, in_the_middle.is_last_broken) == (1, False)
 
 
-def test_malformed_payload_is_kept_and_reported() -> None:
+def test_malformed_payload_is_kept_and_reported():
 
     records, damage = read(
         header(a={}, has_payload=hashlib.md5(b"one").hexdigest()), "\ttwo", header(b={})
@@ -72,7 +70,7 @@ def test_malformed_payload_is_kept_and_reported() -> None:
 
 
 @for_each("line", ["hello", "V1121 nonsense", "W1121 05:41:57.97 1 a.py:1] warning", PREFIX])
-def test_other_lines_are_counted_and_passed_over(line: str) -> None:
+def test_other_lines_are_counted_and_passed_over(line):
     (record,), damage = read(header(a={}), "\tone", line, "", "\ttwo")
 
     assert record.payload == "one\ntwo"
@@ -80,7 +78,7 @@ def test_other_lines_are_counted_and_passed_over(line: str) -> None:
 
 
 @for_each("is_wanted", [True, False])
-def test_records_are_counted_by_kind_with_their_payload(is_wanted: bool) -> None:
+def test_records_are_counted_by_kind_with_their_payload(is_wanted):
     lines = [
         header(str=["/a.py", 1]) + "\n",
         header(artifact={"name": "mine"}, has_payload="x") + "\n",
@@ -105,7 +103,7 @@ def test_records_are_counted_by_kind_with_their_payload(is_wanted: bool) -> None
         )
     )
 )
-def test_nothing_raises_and_nothing_is_invented(lines: list[bytes]) -> None:
+def test_nothing_raises_and_nothing_is_invented(lines):
     damage = LogDamage()
 
     assert len(list(read_records(lines, lambda kind: True, damage))) == damage.records <= len(lines)

@@ -1,13 +1,10 @@
 """The page of a log that has more compiles, or longer graphs, than a page can hold."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from benchmarks.large_log import write_log
-from graphdoctor.facts.diagnosis import Result
 from graphdoctor.rules import diagnosed
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording, most_telling
 from graphdoctor.trace.sections import Details, Text
@@ -19,7 +16,7 @@ COPIES = 8
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path):
     """Each copy has a function that breaks once and goes on."""
     original = kept_log("2.13.0/print_in_helper.bare")
     size = original.stat().st_size
@@ -30,22 +27,23 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def small_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_page(monkeypatch):
     """A page that has room for little."""
     monkeypatch.setattr(diagnosed, "_LARGE_BYTES", 1)
     monkeypatch.setattr(diagnosed, "_MOST_BYTES", 1_000)
     monkeypatch.setattr(diagnosed, "_MOST_ROWS", 6)
 
 
-def page_of(result: Result) -> str:
+def page_of(result):
     assert result.picture is not None
     return render_page(result.diagnosis, result.picture, root=Path("/"))
 
 
 @pytest.mark.usefixtures("small_page")
-def test_page_keeps_findings_graphs_and_names_what_it_omits(log: Path) -> None:
+def test_page_keeps_findings_graphs_and_names_what_it_omits(log):
     result = diagnose_recording(log, needs=PAGE)
-    diagnosis, picture = result.diagnosis, result.picture
+    diagnosis = result.diagnosis
+    picture = result.picture
     assert picture is not None
     assert picture.shown is not None
     assert picture.detailed is not None
@@ -62,9 +60,7 @@ def test_page_keeps_findings_graphs_and_names_what_it_omits(log: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_page")
-def test_whole_log_is_read_whatever_the_page_shows(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whole_log_is_read_whatever_the_page_shows(log, monkeypatch):
     cut = diagnose_recording(log, needs=PAGE)
     monkeypatch.setattr(diagnosed, "_LARGE_BYTES", 10**9)
     whole = diagnose_recording(log, needs=PAGE)
@@ -81,7 +77,7 @@ def test_whole_log_is_read_whatever_the_page_shows(
 
 
 @pytest.mark.usefixtures("small_page")
-def test_the_compile_that_was_asked_for_has_its_details(log: Path) -> None:
+def test_the_compile_that_was_asked_for_has_its_details(log):
     last = diagnose_recording(log).diagnosis.recording.graphs[-1].compile_id
     result = diagnose_recording(
         log, needs=Needs(guards=True, picture=True, is_page=True, compile_ids=(last,))
@@ -92,23 +88,23 @@ def test_the_compile_that_was_asked_for_has_its_details(log: Path) -> None:
     assert f'data-guards="{last}"' in page_of(result)
 
 
-def test_first_compiles_cover_each_finding_and_function(log: Path) -> None:
-    found = diagnose_recording(log).diagnosis
-    functions = {(frame.file, frame.line, frame.code_name) for frame in found.recording.frames}
-    order = most_telling(found, most=100)
-    assert {*order} == {compile_.compile_id for compile_ in found.recording.compiles}
-    telling = {*order[: 3 * len(found.findings) + len(functions)]}
+def test_first_compiles_cover_each_finding_and_function(log):
+    diagnosis = diagnose_recording(log).diagnosis
+    functions = {(frame.file, frame.line, frame.code_name) for frame in diagnosis.recording.frames}
+    order = most_telling(diagnosis, most=100)
+    assert {*order} == {compile_.compile_id for compile_ in diagnosis.recording.compiles}
+    telling = {*order[: 3 * len(diagnosis.findings) + len(functions)]}
     assert all(
-        telling & {*finding.compile_ids} for finding in found.findings if finding.compile_ids
+        telling & {*finding.compile_ids} for finding in diagnosis.findings if finding.compile_ids
     )
     assert {
         (frame.file, frame.line, frame.code_name)
-        for frame, report in found.each_frame()
+        for frame, report in diagnosis.each_frame()
         if telling & {*report.compile_ids}
     } == functions
 
 
-def test_texts_of_what_matters_least_are_let_go_of() -> None:
+def test_texts_of_what_matters_least_are_let_go_of():
     details = Details(["rank1:2/0", "0/0", "1/0"], most_bytes=10)
     texts = {compile_id: Text("x" * 6) for compile_id in ("1/0", "2/0", "0/0")}
     for compile_id, text in texts.items():

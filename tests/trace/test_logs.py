@@ -1,12 +1,9 @@
 """Which files are trace logs, whatever they are called and whatever stands before their lines."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -20,11 +17,11 @@ from graphdoctor.trace.storage.remote import Url
 from tests.trace.test_merge import PID, log_of
 
 
-def prefixed(content: bytes, prefix: bytes) -> list[bytes]:
+def prefixed(content, prefix):
     return [prefix + line for line in content.splitlines(keepends=True)]
 
 
-def write(folder: Path, **files: bytes) -> Path:
+def write(folder, **files):
     for name, content in files.items():
         path = folder / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,11 +29,11 @@ def write(folder: Path, **files: bytes) -> Path:
     return folder
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return [log.name for log in find_logs(folder)]
 
 
-def ranks(path: Path) -> list[int | None]:
+def ranks(path):
     return [process.rank for process in find_processes(find_logs(path), main_pid=None)]
 
 
@@ -128,7 +125,7 @@ def test_ranks_of_a_console_are_separated_by_line(tmp_path):
     assert read_recording(together / "console.gz") == read_recording(apart)
 
 
-def refusal(path: Path) -> tuple[str, str | None]:
+def refusal(path):
     with pytest.raises(GraphDoctorError) as caught:
         place_named(str(path), Settings())
     return caught.value.message, caught.value.hint

@@ -1,26 +1,23 @@
 """A folder of many logs: four times as many of them are four times the work, counted in calls of
 functions."""
 
-from __future__ import annotations
-
 import pickle
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trace.reader import read_recording
 
-FEW, MANY = 50, 200
+FEW = 50
+MANY = 200
 
 
 @pytest.fixture(params=["of_ranks", "of_processes"])
-def folder_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Path]:
+def folder_of(request, tmp_path):
     """Makes a folder of so many logs without a record."""
 
-    def made(count: int) -> Path:
+    def made(count):
         folder = tmp_path / str(count)
         folder.mkdir()
         for number in range(count):
@@ -31,10 +28,10 @@ def folder_of(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int],
     return made
 
 
-def calls_of(work: Callable[[], object]) -> int:
+def calls_of(work):
     count = 0
 
-    def counted(_frame: object, event: str, _argument: object) -> None:
+    def counted(_frame, event, _argument):
         nonlocal count
         count += event == "call"
 
@@ -47,8 +44,8 @@ def calls_of(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("what", ["ranks", "recording"])
-def test_work_grows_as_the_number_of_logs(folder_of: Callable[[int], Path], what: str) -> None:
-    def work(folder: Path) -> object:
+def test_work_grows_as_the_number_of_logs(folder_of, what):
+    def work(folder):
         return open_folder(folder).ranks if what == "ranks" else read_recording(folder)
 
     few, many = (folder_of(count) for count in (FEW, MANY))
@@ -58,7 +55,7 @@ def test_work_grows_as_the_number_of_logs(folder_of: Callable[[int], Path], what
     assert counts[1] < counts[0] * MANY / FEW * 1.2
 
 
-def test_rank_goes_to_its_worker_with_its_logs_only(folder_of: Callable[[int], Path]) -> None:
+def test_rank_goes_to_its_worker_with_its_logs_only(folder_of):
     sizes = [
         [len(pickle.dumps(rank)) for rank in open_folder(folder_of(count)).ranks]
         for count in (FEW, MANY)

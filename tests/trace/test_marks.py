@@ -25,8 +25,8 @@ def record(
 
 def marked(*records, texts_of=frozenset()):
     marks = Marks(texts_of)
-    for each in records:
-        marks.add(each)
+    for record_ in records:
+        marks.add(record_)
     return marks.finish()
 
 
@@ -38,10 +38,8 @@ def test_graphs_of_two_devices_are_the_same():
 
 
 def test_operations_are_the_same_under_other_sizes():
-    one, other = (
-        plain_graph(GRAPH),
-        plain_graph(GRAPH.replace("8, 16", "9, 16").replace("view(2", "view(3")),
-    )
+    one = plain_graph(GRAPH)
+    other = plain_graph(GRAPH.replace("8, 16", "9, 16").replace("view(2", "view(3"))
     assert one != other
     assert operations_of(one) == operations_of(other)
     assert operations_of(one) != operations_of(one.replace("view", "reshape"))
@@ -55,7 +53,8 @@ def test_guards_of_two_processes_are_the_same():
 
 
 def test_what_a_compile_made():
-    begin, end = "V1122 21:40:57.925000 77", "V1122 21:41:00.425000 77"
+    begin = "V1122 21:40:57.925000 77"
+    end = "V1122 21:41:00.425000 77"
     schedule = ["torch.ops._c10d_functional.all_reduce_.default"]
     (mark,) = marked(
         record("dynamo_start", stamp=begin),

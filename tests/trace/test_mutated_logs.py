@@ -1,9 +1,5 @@
 """An odd value costs one record, never the report."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -18,5 +14,5 @@ from tests.trace.mutated_logs import mutated_logs, read_and_show
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(log=mutated_logs())
-def test_whatever_a_log_has_in_it_there_is_a_report(tmp_path: Path, log: bytes) -> None:
+def test_whatever_a_log_has_in_it_there_is_a_report(tmp_path, log):
     read_and_show(log, tmp_path / "a.log")

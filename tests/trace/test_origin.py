@@ -1,11 +1,8 @@
 """Who owns a file, and torch's wrapper around a module of its own class in the program's names."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from itertools import permutations
-from pathlib import Path
 
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.origin import Root, collapse_resumes, is_probe
@@ -53,11 +50,11 @@ def test_an_inputs_source_is_that_of_forward():
         ("/env/graphdoctor/probes/model.py", False),
     ],
 )
-def test_the_probe_is_known_by_its_path(file: str, *, expected: bool) -> None:
+def test_the_probe_is_known_by_its_path(file, *, expected):
     assert is_probe(file) is expected
 
 
-def resume(function: str, line: int) -> str:
+def resume(function, line):
     return f"torch_dynamo_resume_in_{function}_at_{line}"
 
 
@@ -92,7 +89,7 @@ def test_a_function_and_its_resume_functions_are_one_entry(stack, merged):
     assert collapse_resumes(entries(stack)) == tuple(entries(merged))
 
 
-def test_functions_that_share_a_line_keep_their_names(tmp_path: Path) -> None:
+def test_functions_that_share_a_line_keep_their_names(tmp_path):
     """Whichever of them was asked for last; their code is the same even where none was."""
     names = {
         "main": "main",

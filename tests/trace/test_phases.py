@@ -1,20 +1,15 @@
 """Events of a log to phases of compiles."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts.picture import Autotuned, Phase
-from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.picture import Autotuned
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.picture import Phases
 from graphdoctor.trace.reader import read_recording
@@ -32,20 +27,18 @@ NAMES = [
 EPOCH_US = 1795268840245516.75
 
 
-def event(ph: str, name: str, at: float, compile_id: str | None = "0/0", **args: object) -> Record:
-    payload = {
-        "ph": ph,
-        "name": name,
-        "ts": EPOCH_US + at,
-        "tid": 0,
-        "args": {"compile_id": str(compile_id), **args},
-    }
+def event(told, **args):
+    """A begin, an end or a moment: ``B dynamo 10`` of compile 0/0, or ``B dynamo 10 1/0``."""
+    ph, name, at, compile_id = f"{told} 0/0".split()[:4]
+    args["compile_id"] = compile_id
+    payload = {"ph": ph, "name": name, "ts": EPOCH_US + int(at), "tid": 0, "args": args}
     return Record("chromium_event", False, {}, {"chromium_event": {}}, json.dumps(payload))
 
 
-def taken(*events: Record, call_index: int | None = 1) -> Phases:
+def taken(*events, call_index=1):
     phases = Phases()
-    for record in events:
+    for told in events:
+        record = event(told) if isinstance(told, str) else told
         phases.add(replace(record, call_index=call_index))
     return phases
 
@@ -53,38 +46,31 @@ def taken(*events: Record, call_index: int | None = 1) -> Phases:
 Shape = tuple[str, float, float | None, int, int]
 
 
-def shape(phases: list[Phase]) -> list[Shape]:
+def shape(phases):
+    """Name, start, duration, thread and depth of each."""
     return [
-        (phase.name, phase.start_us, phase.duration_us, phase.thread, phase.depth)
+        f"{phase.name} {phase.start_us:g} {phase.duration_us} {phase.thread} {phase.depth}"
         for phase in phases
     ]
 
 
-def test_what_begins_inside_lies_deeper() -> None:
+def test_what_begins_inside_lies_deeper():
     phases = taken(
-        event("B", "dynamo", 0),
-        event("B", "a", 10),
-        event("B", "a", 20),
-        event("E", "a", 30, key="inner"),
-        event("E", "a", 40, key="outer"),
-        event("B", "b", 40),
-        event("E", "b", 50),
-        event("E", "dynamo", 60),
+        "B dynamo 0",
+        "B a 10",
+        "B a 20",
+        event("E a 30", key="inner"),
+        event("E a 40", key="outer"),
+        "B b 40",
+        "E b 50",
+        "E dynamo 60",
     ).finish()
 
-    assert shape(phases) == [
-        ("dynamo", 0, 60, 0, 0),
-        ("a", 10, 30, 0, 1),
-        ("a", 20, 10, 0, 2),
-        ("b", 40, 10, 0, 1),
-    ]
+    assert shape(phases) == ["dynamo 0 60.0 0 0", "a 10 30.0 0 1", "a 20 10.0 0 2", "b 40 10.0 0 1"]
     assert [phase.notes for phase in phases[1:3]] == [{"key": "outer"}, {"key": "inner"}]
     assert {(phase.compile_id, phase.process, phase.call_index) for phase in phases} == {
         ("0/0", None, 1)
     }
-
-
-KILLED = ("B", "killed", 40, "1/0")
 
 
 @for_each(
@@ -92,89 +78,70 @@ KILLED = ("B", "killed", 40, "1/0")
     [
         # A phase without an end has no duration, and ends with what is around it.
         (
-            [
-                ("B", "dynamo", 0),
-                ("B", "lost", 10),
-                ("E", "dynamo", 20),
-                ("B", "dynamo", 30, "1/0"),
-                KILLED,
-            ],
-            [
-                ("dynamo", 0, 20, 0, 0),
-                ("lost", 10, None, 0, 1),
-                ("dynamo", 30, None, 0, 0),
-                ("killed", 40, None, 0, 1),
-            ],
+            ["B dynamo 0", "B lost 10", "E dynamo 20", "B dynamo 30 1/0", "B killed 40 1/0"],
+            ["dynamo 0 20.0 0 0", "lost 10 None 0 1", "dynamo 30 None 0 0", "killed 40 None 0 1"],
         ),
         # A clock that is set back gives no negative duration.
-        ([("B", "a", 10), ("E", "a", 5)], [("a", 0, None, 0, 0)]),
+        (["B a 10", "E a 5"], ["a 0 None 0 0"]),
         # Two compiles that overlap are in two threads.
-        (
-            [
-                ("B", "a", 0, "0/0"),
-                ("B", "b", 5, "1/0"),
-                ("E", "a", 10, "0/0"),
-                ("E", "b", 15, "1/0"),
-            ],
-            [("a", 0, 10, 0, 0), ("b", 5, 10, 1, 0)],
-        ),
+        (["B a 0 0/0", "B b 5 1/0", "E a 10 0/0", "E b 15 1/0"], ["a 0 10.0 0 0", "b 5 10.0 1 0"]),
     ],
 )
-def test_where_phases_lie(events: list[Any], expected: list[Shape]) -> None:
-    assert shape(taken(*(event(*each) for each in events)).finish()) == expected
+def test_where_phases_lie(events, expected):
+    assert shape(taken(*events).finish()) == expected
 
 
-def test_end_without_a_begin_is_refused_alone() -> None:
-    phases = taken(event("B", "dynamo", 0))
+def test_end_without_a_begin_is_refused_alone():
+    phases = taken("B dynamo 0")
 
     with pytest.raises(ValueError, match="without a begin"):
-        phases.add(event("E", "other", 5))
-    phases.add(event("E", "dynamo", 9))
+        phases.add(event("E other 5"))
+    phases.add(event("E dynamo 9"))
 
-    assert shape(phases.finish()) == [("dynamo", 0, 9, 0, 0)]
+    assert shape(phases.finish()) == ["dynamo 0 9.0 0 0"]
 
 
-def test_overlapping_threads_are_one_phase_beside_the_compile() -> None:
+def test_overlapping_threads_are_one_phase_beside_the_compile():
     # Two kernels are compiled from Scheduler.codegen on; a third one begins before the second has
     # ended.
     phases = taken(
-        event("B", "codegen", 0),
-        event("B", "compile_file", 5, None),
-        event("B", "compile_file", 6, None),
-        event("E", "codegen", 10),
-        event("B", "wait", 11),
-        event("E", "compile_file", 12, None),
-        event("B", "compile_file", 13, None),
-        event("E", "compile_file", 20, None),
-        event("E", "compile_file", 25, None),
-        event("E", "wait", 26),
-        event("B", "compile_file", 30, None),
-        event("E", "compile_file", 31, None),
+        "B codegen 0",
+        "B compile_file 5 None",
+        "B compile_file 6 None",
+        "E codegen 10",
+        "B wait 11",
+        "E compile_file 12 None",
+        "B compile_file 13 None",
+        "E compile_file 20 None",
+        "E compile_file 25 None",
+        "E wait 26",
+        "B compile_file 30 None",
+        "E compile_file 31 None",
     ).finish()
 
     assert shape(phases) == [
-        ("codegen", 0, 10, 0, 0),
-        ("compile_file", 5, 20, 1, 0),
-        ("wait", 11, 15, 0, 0),
-        ("compile_file", 30, 1, 0, 0),
+        "codegen 0 10.0 0 0",
+        "compile_file 5 20.0 1 0",
+        "wait 11 15.0 0 0",
+        "compile_file 30 1.0 0 0",
     ]
     assert phases[1].compile_id is None
     assert phases[1].notes["overlapping"].startswith("3 in all, up to 2 at once")
     assert phases[3].notes == {}
 
 
-def test_moment_event_is_a_note_of_its_phase() -> None:
+def test_moment_event_is_a_note_of_its_phase():
     moment = {"cache_state": "miss", "components": ["x" * 5000], "key": "k" * 300, "none": None}
     phases = taken(
-        event("B", "outer", 0),
-        event("i", "cache_miss", 1, "1/0"),
-        event("B", "inner", 10),
+        "B outer 0",
+        "i cache_miss 1 1/0",
+        "B inner 10",
         # torch writes it when the code is made, for the time when it looked.
-        event("i", "cache_miss", 5, **moment),
-        event("i", "cache_miss", 12, cache_state="hit"),
-        event("i", "cache_miss", 13, cache_state="bypass"),
-        event("E", "inner", 20, requires=True, parts=["a", "b"], empty=[]),
-        event("E", "outer", 30),
+        event("i cache_miss 5", **moment),
+        event("i cache_miss 12", cache_state="hit"),
+        event("i cache_miss 13", cache_state="bypass"),
+        event("E inner 20", requires=True, parts=["a", "b"], empty=[]),
+        "E outer 30",
     ).finish()
 
     outer, inner = (phase.notes for phase in phases)
@@ -187,12 +154,12 @@ def test_moment_event_is_a_note_of_its_phase() -> None:
     }
 
 
-def test_what_belongs_to_a_repetition_of_ours_is_left_out() -> None:
-    phases = taken(event("B", "a", 0), event("E", "a", 1))
+def test_what_belongs_to_a_repetition_of_ours_is_left_out():
+    phases = taken("B a 0", "E a 1")
     for record, is_extra in [
-        (event("B", "b", 2), True),
-        (event("B", "c", 3), False),
-        (event("E", "c", 4), True),
+        (event("B b 2"), True),
+        (event("B c 3"), False),
+        (event("E c 4"), True),
     ]:
         phases.add(replace(record, is_extra=is_extra))
 
@@ -208,20 +175,22 @@ KINDS = st.tuples(
 
 
 @given(st.lists(KINDS, max_size=40))
-def test_any_events_give_nested_phases(kinds: list[tuple[str, str, str | None, bool]]) -> None:
-    phases, begun, clock = Phases(), 0, 0
+def test_any_events_give_nested_phases(kinds):
+    phases = Phases()
+    begun = 0
+    clock = 0
     for ph, name, compile_id, is_later in kinds:
         clock += is_later
         begun += ph == "B"
         try:
-            phases.add(event(ph, name, clock, compile_id))
+            phases.add(event(f"{ph} {name} {clock} {compile_id}"))
         except ValueError:
             assert ph == "E"
 
-    found = phases.finish()
-    assert len(found) <= begun
+    nested = phases.finish()
+    assert len(nested) <= begun
     threads = defaultdict(list)
-    for phase in found:
+    for phase in nested:
         threads[phase.thread].append(phase)
     for thread in threads.values():
         spans = [
@@ -240,14 +209,14 @@ def test_any_events_give_nested_phases(kinds: list[tuple[str, str, str | None, b
 # Real logs.
 
 
-def picture_of(path: Path) -> tuple[Recording, tuple[Phase, ...]]:
+def picture_of(path):
     recording = read_recording(path, picture=True)
     assert recording.picture is not None
     return recording, recording.picture.phases
 
 
-def assert_agrees_with_the_metrics(recording: Recording, phases: tuple[Phase, ...]) -> None:
-    by_name: dict[str, dict[str | None, float]] = defaultdict(dict)
+def assert_agrees_with_the_metrics(recording, phases):
+    by_name = defaultdict(dict)
     for phase in phases:
         assert phase.duration_us is not None
         by_name[phase.name][phase.compile_id] = phase.duration_us
@@ -260,7 +229,7 @@ def assert_agrees_with_the_metrics(recording: Recording, phases: tuple[Phase, ..
 
 
 @for_each("name", NAMES)
-def test_durations_are_those_of_the_metrics(name: str) -> None:
+def test_durations_are_those_of_the_metrics(name):
     recording, phases = picture_of(RECORDINGS / name)
 
     assert_agrees_with_the_metrics(recording, phases)
@@ -274,7 +243,7 @@ def test_durations_are_those_of_the_metrics(name: str) -> None:
     )
 
 
-def test_reset_renames_compiles_and_keeps_the_clock(tmp_path: Path) -> None:
+def test_reset_renames_compiles_and_keeps_the_clock(tmp_path):
     log = log_of("item")
     later = re.sub(rb'"ts": (\d+)', lambda match: b'"ts": %d' % (int(match[1]) + 10**9), log)
     (tmp_path / "dedicated_log_torch_trace_x.log").write_bytes(log + later)
@@ -294,7 +263,7 @@ def test_reset_renames_compiles_and_keeps_the_clock(tmp_path: Path) -> None:
     ]
 
 
-def test_what_inductor_timed_is_kept_in_whole() -> None:
+def test_what_inductor_timed_is_kept_in_whole():
     # As ``_log_autotune_choices_stats`` writes it, ``torch/_inductor/select_algorithm.py``, 2.13.
     stats = {
         "num_choices": 20,
@@ -306,8 +275,8 @@ def test_what_inductor_timed_is_kept_in_whole() -> None:
         "best_triton_kernel_desc": "x" * 400,
     }
     name = "mm_template_autotuning"
-    end = event("E", name, 50, autotune_choices_stats=json.dumps(stats))
-    assert taken(event("B", name, 0), end).autotuned() == [
+    end = event(f"E {name} 50", autotune_choices_stats=json.dumps(stats))
+    assert taken(f"B {name} 0", end).autotuned() == [
         Autotuned(
             operation="mm",
             compile_id="0/0",
@@ -320,4 +289,4 @@ def test_what_inductor_timed_is_kept_in_whole() -> None:
             triton_us=pytest.approx(14.5),
         )
     ]
-    assert taken(event("B", "a", 0), event("E", "a", 5)).autotuned() == []
+    assert taken("B a 0", "E a 5").autotuned() == []

@@ -1,13 +1,10 @@
 """A printed graph to its nodes: torch's own forms, text of any kind, and graphs that torch prints
 on the spot."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts.picture import StageNode
-from graphdoctor.trace.printed_graph import PrintedGraph, parse_graph
+from graphdoctor.trace.printed_graph import parse_graph
 from tests.each import for_each
 from tests.sections import texts_beside
 
@@ -15,12 +12,12 @@ HEAD = 'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[8, 8]
 (JOINT,) = texts_beside(__file__)
 
 
-def parse(*lines: str) -> PrintedGraph:
+def parse(*lines):
     """A graph of two arguments, ``x`` and ``y``, with these lines as its body."""
     return parse_graph(HEAD + "".join(f"        {line}\n" for line in lines))
 
 
-def only(*lines: str) -> StageNode:
+def only(*lines):
     parsed = parse(*lines)
     assert parsed.unread_lines == 0
     (node,) = parsed.nodes[2:]
@@ -64,9 +61,7 @@ def only(*lines: str) -> StageNode:
         ("a = torch.f(Thing(\n  1,\n  2,\n), x);  x = None", "call_function", "torch.f", ("x",)),
     ],
 )
-def test_each_form_of_a_node(
-    statement: str, opcode: str, target: str, inputs: tuple[str, ...]
-) -> None:
+def test_each_form_of_a_node(statement, opcode, target, inputs):
     node = only(*statement.split("\n"))
 
     assert (node.name, node.opcode, node.target, node.inputs) == ("a", opcode, target, inputs)
@@ -84,11 +79,11 @@ def test_each_form_of_a_node(
         ("Sym(Eq(s77, 3))", "Eq(s77, 3)"),
     ],
 )
-def test_a_value_is_spelled_as_in_a_recorded_node(printed: str, value: str) -> None:
+def test_a_value_is_spelled_as_in_a_recorded_node(printed, value):
     assert only(f'a: "{printed}" = torch.relu(x)').value == value
 
 
-def test_joint_graph_has_the_arguments_of_its_parts() -> None:
+def test_joint_graph_has_the_arguments_of_its_parts():
     parsed = parse_graph(JOINT)
 
     assert parsed.unread_lines == 0
@@ -110,7 +105,7 @@ def test_joint_graph_has_the_arguments_of_its_parts() -> None:
     ]
 
 
-def test_a_placeholder_is_called_what_its_argument_is_renamed_to() -> None:
+def test_a_placeholder_is_called_what_its_argument_is_renamed_to():
     parsed = parse_graph(
         HEAD.replace("x:", "L_x_:")
         + "        l_x_ = L_x_\n\n        a = l_x_ + L_x_\n        return (a,)\n"
@@ -124,7 +119,7 @@ def test_a_placeholder_is_called_what_its_argument_is_renamed_to() -> None:
     ]
 
 
-def test_line_holds_until_the_next_comment_of_named_files() -> None:
+def test_line_holds_until_the_next_comment_of_named_files():
     text = HEAD + (
         "        # File: /torch/optim/sgd.py:3 in step, code: a\n        a = x + 1\n\n"
         "        # File: /home/m.py:4 in <lambda>, code: b\n        b = a + 1\n        c = b + 1\n        return (c,)\n"
@@ -140,14 +135,14 @@ def test_line_holds_until_the_next_comment_of_named_files() -> None:
     ]
 
 
-def test_an_output_gets_a_name_of_its_own() -> None:
+def test_an_output_gets_a_name_of_its_own():
     assert [node.name for node in parse("output = x + 1", "return (output,)").nodes[2:]] == [
         "output",
         "output_1",
     ]
 
 
-def test_a_list_that_the_operator_empties_is_looked_through() -> None:
+def test_a_list_that_the_operator_empties_is_looked_through():
     boxed = (
         "f_boxed_arg_0 = [x, y];  x = y = None",
         "f = torch.f(f_boxed_arg_0, 1);  f_boxed_arg_0 = None",
@@ -171,7 +166,7 @@ def test_a_list_that_the_operator_empties_is_looked_through() -> None:
         "# something else",
     ],
 )
-def test_unknown_records_are_counted_and_the_rest_read(line: str) -> None:
+def test_unknown_records_are_counted_and_the_rest_read(line):
     parsed = parse("c = x + 1", line, "d = y + 1")
 
     assert parsed.unread_lines == 1
@@ -179,7 +174,7 @@ def test_unknown_records_are_counted_and_the_rest_read(line: str) -> None:
 
 
 @given(st.data())
-def test_graph_with_lost_or_doubled_text_is_read(data: st.DataObject) -> None:
+def test_graph_with_lost_or_doubled_text_is_read(data):
     start = data.draw(st.integers(0, len(JOINT)))
     end = data.draw(st.integers(start, len(JOINT)))
     again = data.draw(st.integers(0, 2))

@@ -1,17 +1,12 @@
 """Real logs of each torch version: whole, bare, cut and damaged."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.catalog import RULES
 from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.trace.reader import read_recording
@@ -29,7 +24,7 @@ DEMO = Path("/home/user/demo")
 CUT = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def told(recording: Recording) -> Iterator[str]:
+def told(recording):
     """What a recording says happened, a line for each fact."""
     diagnosis = diagnose(recording, RULES, root=DEMO, version="0")
     yield f"torch {recording.environment.torch}, partial: {recording.is_partial}, coverage: {recording.coverage}"
@@ -42,8 +37,8 @@ def told(recording: Recording) -> Iterator[str]:
     )
     for finding in diagnosis.findings:
         where = finding.location
-        found = f"{finding.code} {finding.torch_id} {finding.count} times"
-        yield f"finding {found} at {where.file}:{where.line} in {where.function}"
+        counted = f"{finding.code} {finding.torch_id} {finding.count} times"
+        yield f"finding {counted} at {where.file}:{where.line} in {where.function}"
     for frame in recording.frames:
         yield f"frame of {frame.function} at line {frame.line}, resumes at {frame.resumes_at}"
     for compile_ in recording.compiles:
@@ -60,7 +55,7 @@ def told(recording: Recording) -> Iterator[str]:
         reasons = " < ".join(reason.gb_type for reason in record.chain)
         yield f"break in {record.compile_id} {record.effect}, exact: {record.is_stack_exact}: {path}: {reasons}"
     for graph in recording.graphs:
-        inputs = graph.inputs and ", ".join(str(each.name) for each in graph.inputs)
+        inputs = graph.inputs and ", ".join(str(input_.name) for input_ in graph.inputs)
         yield f"graph {graph.index} of {graph.compile_id}: {graph.op_count} ops, of {inputs}, code: {bool(graph.code)}"
     assert recording.picture is not None
     for stage in recording.picture.graphs:
@@ -74,11 +69,11 @@ def told(recording: Recording) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_what_a_recording_says_happened(name: str, snapshot: SnapshotAssertion) -> None:
+def test_what_a_recording_says_happened(name, snapshot):
     assert "\n".join(told(read_recording(RECORDINGS / name, picture=True))) == snapshot
 
 
-def damaged(tmp_path: Path, log: bytes, name: str = "damaged") -> Recording:
+def damaged(tmp_path, log, name="damaged"):
     folder = tmp_path / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -86,7 +81,7 @@ def damaged(tmp_path: Path, log: bytes, name: str = "damaged") -> Recording:
     return read_recording(folder)
 
 
-def facts(recording: Recording) -> tuple[set, set, set]:
+def facts(recording):
     """What could be invented: sites, compile ids, graphs."""
     return (
         {
@@ -103,9 +98,7 @@ def facts(recording: Recording) -> tuple[set, set, set]:
 @pytest.mark.parametrize("version", VERSIONS)
 @CUT
 @given(data=st.data())
-def test_log_cut_anywhere_is_read_to_the_cut(
-    version: str, tmp_path: Path, data: st.DataObject
-) -> None:
+def test_log_cut_anywhere_is_read_to_the_cut(version, tmp_path, data):
     log = log_content(f"{version}/item")
     at = data.draw(st.integers(0, len(log)))
 
@@ -121,9 +114,7 @@ def test_log_cut_anywhere_is_read_to_the_cut(
 
 @CUT
 @given(junk=st.binary(min_size=1, max_size=40), where=st.floats(0, 1, exclude_max=True))
-def test_bytes_that_do_not_belong_there_never_stop_the_reader(
-    tmp_path: Path, junk: bytes, where: float
-) -> None:
+def test_bytes_that_do_not_belong_there_never_stop_the_reader(tmp_path, junk, where):
     log = log_content(f"{VERSIONS[0]}/break_in_try")
     at = int(len(log) * where)
 
@@ -144,9 +135,7 @@ def test_bytes_that_do_not_belong_there_never_stop_the_reader(
     ),
     data=st.data(),
 )
-def test_output_of_the_program_between_two_lines_changes_nothing(
-    tmp_path: Path, noise: str, data: st.DataObject
-) -> None:
+def test_output_of_the_program_between_two_lines_changes_nothing(tmp_path, noise, data):
     lines = log_content(f"{VERSIONS[0]}/break_in_try").split(b"\n")
     at = data.draw(st.integers(0, len(lines) - 1))
 
@@ -156,13 +145,13 @@ def test_output_of_the_program_between_two_lines_changes_nothing(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
+def test_windows_line_ends_change_nothing(version, tmp_path):
     log = log_content(f"{version}/print_in_helper")
 
     windows = damaged(tmp_path, log.replace(b"\n", b"\r\n"))
     whole = damaged(tmp_path, log, "whole")
-    assert [found.count for found in windows.evidence.records] == [
-        found.count for found in whole.evidence.records
+    assert [counted.count for counted in windows.evidence.records] == [
+        counted.count for counted in whole.evidence.records
     ]
     # Its records are larger, by a character for each line.
     assert windows == whole.replace(
@@ -170,7 +159,7 @@ def test_windows_line_ends_change_nothing(version: str, tmp_path: Path) -> None:
     )
 
 
-def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path: Path) -> None:
+def test_invalid_utf_8_in_a_payload_is_replaced_and_told(tmp_path):
     log = log_content(f"{VERSIONS[0]}/break_in_try")
     at = log.index(b"Developer debug context")
 

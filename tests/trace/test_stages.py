@@ -1,13 +1,11 @@
 """Graphs stage by stage, and generated code: from made-up records, from real logs, and from the
 probe."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
 from graphdoctor.facts.picture import FusedKernel
-from graphdoctor.facts.recording import Environment, Graph, GraphNode, Recording
+from graphdoctor.facts.recording import Environment, Graph, GraphNode
 from graphdoctor.trace.grammar import Record
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.stages import Stages, kernels_of
@@ -32,11 +30,8 @@ NODES = (
     ),
 )
 
-# Records: kind, compile id, and for generated code its AOT id.
-Made = tuple[str, str, str]
 
-
-def record(kind: str, compile_id: str, aot_id: str = "", payload: str | None = None) -> Record:
+def record(kind, compile_id, aot_id="", payload=None):
     frame, count = map(int, compile_id.split("/"))
     text = PRINTED if payload is None and kind != "graphdoctor_graph" else payload or "{}"
     text = f"# AOT ID: ['{aot_id}']\n" if aot_id else text
@@ -45,93 +40,89 @@ def record(kind: str, compile_id: str, aot_id: str = "", payload: str | None = N
     return Record(kind, False, value, metadata, text)
 
 
-def taken(*made: Made | tuple[str, str], extra: frozenset[int] = frozenset()) -> Stages:
-    """All of them taken in; those at the places in ``extra`` belong to repetitions."""
-    intake, stages = Intake(Environment()), Stages()
-    for place, each in enumerate(made):
-        one = replace(record(*each), is_extra=place in extra)
-        if not one.is_extra:
-            intake.add(one)
-        stages.add(one)
+def taken(*made, extra=frozenset()):
+    """Records taken in, of kind, compile id, and for generated code its AOT id; those at the places
+    in ``extra`` belong to repetitions."""
+    intake = Intake(Environment())
+    stages = Stages()
+    for place, values in enumerate(made):
+        record_ = replace(record(*values.split()), is_extra=place in extra)
+        if not record_.is_extra:
+            intake.add(record_)
+        stages.add(record_)
     return stages
 
 
-def graph(
-    index: int,
-    compile_id: str,
-    nodes: tuple[GraphNode, ...] | None = NODES,
-    code: str | None = None,
-) -> Graph:
+def graph(index, compile_id, nodes=NODES, code=None):
     return Graph(compile_id=compile_id, index=index, op_count=1, nodes=nodes, code=code)
 
 
-def merged(*graphs: Graph) -> Recording:
+def merged(*graphs):
     return recording().replace(graphs=graphs)
 
 
-def found(
-    stages: Stages, recorded: Recording
-) -> list[tuple[str | None, str, int | None, str | None]]:
+def places(stages, recorded):
     return [
-        (each.compile_id, each.stage, each.graph_index, each.of)
-        for each in stages.graphs(recorded, 0)
+        f"{stage.compile_id} {stage.stage} {stage.graph_index} {stage.of}"
+        for stage in stages.graphs(recorded, 0)
     ]
 
 
-def test_graphs_are_in_log_order_with_their_parents() -> None:
+def test_graphs_are_in_log_order_with_their_parents():
     stages = taken(
-        ("dynamo_output_graph", "0/0"),
-        ("aot_joint_graph", "0/0"),
-        ("aot_forward_graph", "0/0"),
-        ("aot_backward_graph", "0/0"),
-        ("inductor_post_grad_graph", "0/0"),
-        ("inductor_output_code", "0/0", "0_forward"),
-        ("graphdoctor_graph", "0/0"),
-        ("dynamo_output_graph", "1/0"),
-        ("aot_inference_graph", "1/0"),
-        ("graphdoctor_graph", "1/0"),
+        "dynamo_output_graph 0/0",
+        "aot_joint_graph 0/0",
+        "aot_forward_graph 0/0",
+        "aot_backward_graph 0/0",
+        "inductor_post_grad_graph 0/0",
+        "inductor_output_code 0/0 0_forward",
+        "graphdoctor_graph 0/0",
+        "dynamo_output_graph 1/0",
+        "aot_inference_graph 1/0",
+        "graphdoctor_graph 1/0",
         # The backward graph is lowered when it runs for the first time.
-        ("inductor_post_grad_graph", "0/0"),
-        ("inductor_output_code", "0/0", "0_backward"),
+        "inductor_post_grad_graph 0/0",
+        "inductor_output_code 0/0 0_backward",
     )
     recorded = merged(graph(0, "0/0"), graph(1, "1/0"))
 
-    assert found(stages, recorded) == [
-        ("0/0", "dynamo", 0, None),
-        ("0/0", "joint", 0, None),
-        ("0/0", "forward", 0, None),
-        ("0/0", "backward", 0, None),
-        ("0/0", "post_grad", 0, "forward"),
-        ("1/0", "dynamo", 1, None),
-        ("1/0", "inference", 1, None),
-        ("0/0", "post_grad", 0, "backward"),
+    assert places(stages, recorded) == [
+        "0/0 dynamo 0 None",
+        "0/0 joint 0 None",
+        "0/0 forward 0 None",
+        "0/0 backward 0 None",
+        "0/0 post_grad 0 forward",
+        "1/0 dynamo 1 None",
+        "1/0 inference 1 None",
+        "0/0 post_grad 0 backward",
     ]
     assert [
-        (each.compile_id, each.stage, each.graph_index, each.file)
-        for each in stages.generated(recorded, 0)
+        (code.compile_id, code.stage, code.graph_index, code.file)
+        for code in stages.generated(recorded, 0)
     ] == [("0/0", "forward", 0, "/cache/code.py"), ("0/0", "backward", 0, "/cache/code.py")]
 
 
-DYNAMO, OURS = ("dynamo_output_graph", "0/0"), ("graphdoctor_graph", "0/0")
+DYNAMO = "dynamo_output_graph 0/0"
+OURS = "graphdoctor_graph 0/0"
 
 
-def test_restarted_attempt_and_repeated_backend_make_other_graphs() -> None:
-    again = taken(*[DYNAMO, ("aot_inference_graph", "0/0"), OURS] * 2, OURS)
+def test_restarted_attempt_and_repeated_backend_make_other_graphs():
+    again = taken(*[DYNAMO, "aot_inference_graph 0/0", OURS] * 2, OURS)
     recorded = merged(*(graph(number, "0/0") for number in range(3)))
 
-    assert [index for _, _, index, _ in found(again, recorded)] == [0, 0, 1, 1, 2]
+    assert [graph.graph_index for graph in again.graphs(recorded, 0)] == [0, 0, 1, 1, 2]
 
 
-def test_what_our_own_repetitions_make_is_left_out() -> None:
-    records = (DYNAMO, ("aot_forward_graph", "0/0"), ("inductor_output_code", "0/0", "0_forward"))
-    stages = taken(*records, ("dynamo_output_graph", "1/0"), extra=frozenset({0, 1, 2}))
+def test_what_our_own_repetitions_make_is_left_out():
+    records = (DYNAMO, "aot_forward_graph 0/0", "inductor_output_code 0/0 0_forward")
+    stages = taken(*records, "dynamo_output_graph 1/0", extra=frozenset({0, 1, 2}))
 
-    assert found(stages, merged(graph(0, "1/0"))) == [("1/0", "dynamo", 0, None)]
+    assert places(stages, merged(graph(0, "1/0"))) == ["1/0 dynamo 0 None"]
     assert not list(stages.generated(merged(graph(0, "1/0")), 0))
 
 
-def test_recorded_nodes_spell_modules_as_guards_do() -> None:
-    (stage,) = taken(("dynamo_output_graph", "0/0")).graphs(merged(graph(0, "0/0")), 0)
+def test_recorded_nodes_spell_modules_as_guards_do():
+    (stage,) = taken("dynamo_output_graph 0/0").graphs(merged(graph(0, "0/0")), 0)
 
     assert [(node.name, node.target, node.inputs, node.module) for node in stage.nodes] == [
         ("x", "L_x_", (), None),
@@ -140,7 +131,7 @@ def test_recorded_nodes_spell_modules_as_guards_do() -> None:
     ]
 
 
-def test_kernels_are_those_defined_then_the_library_functions_called() -> None:
+def test_kernels_are_those_defined_then_the_library_functions_called():
     code = """\
 # AOT ID: ['3_inference']
 aten = torch.ops.aten
@@ -172,23 +163,23 @@ def benchmark_compiled_module(times=10, repeat=10):
     assert kernels_of("not python") == ()
 
 
-def test_probe_lines_are_no_program_lines() -> None:
-    stages = taken(("dynamo_output_graph", "0/0"))
+def test_probe_lines_are_no_program_lines():
+    stages = taken("dynamo_output_graph 0/0")
     line = "# File: /site-packages/graphdoctor/probe/target/calling.py:27 in forward, code: return function()"
     code = PRINTED.replace("        a = ", f"        {line}\n        a = ")
-    (found,) = stages.graphs(merged(graph(0, "0/0", None, code)), 0)
-    assert [(node.name, node.file) for node in found.nodes] == [
+    (stage,) = stages.graphs(merged(graph(0, "0/0", None, code)), 0)
+    assert [(node.name, node.file) for node in stage.nodes] == [
         ("x", None),
         ("a", None),
         ("output", None),
     ]
 
 
-def provenance(kind: str, payload: object) -> Record:
+def provenance(kind, payload):
     return record(kind, "0/0", payload=json.dumps(payload))
 
 
-def inductor_graph(kernels: dict[str, list[int]]) -> Record:
+def inductor_graph(kernels):
     ours = {
         "operations": [{"name": name} for name in "abc"],
         "kernels": [{"name": name, "operations": numbers} for name, numbers in kernels.items()],
@@ -196,8 +187,8 @@ def inductor_graph(kernels: dict[str, list[int]]) -> Record:
     return provenance("graphdoctor_inductor_graph", ours)
 
 
-def test_what_was_fused_belongs_to_the_code_after_it() -> None:
-    stages = taken(("dynamo_output_graph", "0/0"), ("inductor_post_grad_graph", "0/0"))
+def test_what_was_fused_belongs_to_the_code_after_it():
+    stages = taken("dynamo_output_graph 0/0", "inductor_post_grad_graph 0/0")
     stages.add(inductor_graph({"cpp_0": [0, 1], "extern_kernels.mm": [2]}))
     stages.add(record("inductor_output_code", "0/0", "0_forward"))
     torchs = {
@@ -220,7 +211,7 @@ def test_what_was_fused_belongs_to_the_code_after_it() -> None:
         {},
     )
     # Code from a cache has neither.
-    cached = taken(DYNAMO, ("inductor_output_code", "0/0", "0_inference"))
+    cached = taken(DYNAMO, "inductor_output_code 0/0 0_inference")
     cached.add(provenance("inductor_provenance_tracking_node_mappings", None))
     (code,) = cached.generated(merged(graph(0, "0/0")), 0)
     assert (code.fused, code.lowered_from) == (None, {})

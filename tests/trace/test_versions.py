@@ -1,8 +1,6 @@
 """Logs of older torch, what each torch writes, and what ``fullgraph=True`` refused, in torch's own
 records."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -34,21 +32,22 @@ def test_log_of_torch_before_2_11_is_read_and_reported(version, is_old, tmp_path
 
 VERSIONS = sorted(folder.parent.name for folder in RECORDED_LOGS.glob("*/refused.bare"))
 DEMO = Path("/home/user/demo")
-LINE, DEFINITION = 6, 11
+LINE = 6
+DEFINITION = 11
 """Of the ``if``, and of the function that was to be compiled."""
 
 
-def finding(path: Path):
-    found = diagnose(read_recording(path), RULES, root=DEMO, version="0").findings
-    (refused,) = (each for each in found if "raised" in each.break_effects)
+def finding(path):
+    findings = diagnose(read_recording(path), RULES, root=DEMO, version="0").findings
+    (refused,) = (finding_ for finding_ in findings if "raised" in finding_.break_effects)
     return refused
 
 
-def log(version: str) -> str:
+def log(version):
     return log_content(f"{version}/refused.bare").decode()
 
 
-def without_user_stack(text: str) -> str:
+def without_user_stack(text):
     return re.sub(r"\n\tfrom user code:\n(?:\t.*\n)*?\t\n", "\n\t\n", text)
 
 

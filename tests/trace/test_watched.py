@@ -1,10 +1,7 @@
 """What is made of the records of watched calls, on hand-built records."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.trace.events import WatchedCalls, call_watch
 from graphdoctor.trace.gaps import watch_gaps
 from tests.each import for_each
@@ -12,9 +9,7 @@ from tests.each import for_each
 Record = dict[str, Any]
 
 
-def call(
-    number: int, us: float = 100.0, *, ops: tuple[int, int] | None = None, **changes: Any
-) -> Record:
+def call(number, us=100.0, *, ops=None, **changes):
     """A steady call; profiled if its operations in graphs and outside are given."""
     made = {
         "function": 0,
@@ -33,7 +28,7 @@ def call(
     return {**made, "cost_us": 10.0, **changes}
 
 
-def called(calls: int, last_compile: int | None = 1, **changes: Any) -> Record:
+def called(calls, last_compile=1, **changes):
     made = {
         "function": 0,
         "compiled": "f",
@@ -46,35 +41,35 @@ def called(calls: int, last_compile: int | None = 1, **changes: Any) -> Record:
     return {**made, "is_deferred": False, "is_end": True, **changes}
 
 
-def process(*functions: tuple[Record, list[Record]]) -> dict[int, WatchedCalls]:
-    seen: dict[int, WatchedCalls] = {}
+def process(*functions):
+    seen = {}
     for number, (counts, calls) in enumerate(functions):
-        watched = [{**one, "function": number} for one in calls]
+        watched = [{**fields, "function": number} for fields in calls]
         seen[number] = WatchedCalls({**counts, "function": number}, watched)
     return seen
 
 
-def watch_of(*functions: tuple[Record, list[Record]]) -> CallWatch:
+def watch_of(*functions):
     watch = call_watch([(None, process(*functions))])
     assert watch is not None
     return watch
 
 
-def only(counts: Record, *calls: Record) -> WatchedFunction:
-    (found,) = watch_of((counts, list(calls))).functions
-    return found
+def only(counts, *calls):
+    (function,) = watch_of((counts, list(calls))).functions
+    return function
 
 
-def test_last_profiled_call_and_median_of_fifteen_count() -> None:
+def test_last_profiled_call_and_median_of_fifteen_count():
     times = [call(number, float(number)) for number in range(3, 30)]
-    found = only(
+    function = only(
         called(40), call(2, 900, ops=(1, 9)), *times, call(30, 950, ops=(3, 1)), call(31, 9000.0)
     )
-    assert found.coverage is not None
-    assert (found.coverage.share, found.coverage_call, found.graph_runs) == (0.75, 30, 1)
+    assert function.coverage is not None
+    assert (function.coverage.share, function.coverage_call, function.graph_runs) == (0.75, 30, 1)
     # 16 to 29, and 9000.
-    assert (found.steady_us, found.timed_calls) == (23.0, 15)
-    assert (found.calls, found.watched_calls, found.is_settled) == (40, 30, True)
+    assert (function.steady_us, function.timed_calls) == (23.0, 15)
+    assert (function.calls, function.watched_calls, function.is_settled) == (40, 30, True)
 
 
 @for_each(
@@ -96,7 +91,7 @@ def test_last_profiled_call_and_median_of_fifteen_count() -> None:
         (called(1, is_end=False), [], "ended"),
     ],
 )
-def test_why_a_function_has_no_coverage(counts: Record, calls: list[Record], reason: str) -> None:
+def test_why_a_function_has_no_coverage(counts, calls, reason):
     watch = watch_of((counts, calls))
     assert watch.functions[0].not_covered == reason
     assert watch.coverage is None
@@ -108,16 +103,16 @@ def test_why_a_function_has_no_coverage(counts: Record, calls: list[Record], rea
     )
 
 
-def test_program_numbers_are_sums_or_unknown() -> None:
-    known = (called(9), [call(2, ops=(3, 1)), call(3, 100.0)])
-    both = watch_of(known, (called(9, compiled="g"), [call(2, ops=(1, 5)), call(3, 50.0)]))
+def test_program_numbers_are_sums_or_unknown():
+    covered = (called(9), [call(2, ops=(3, 1)), call(3, 100.0)])
+    both = watch_of(covered, (called(9, compiled="g"), [call(2, ops=(1, 5)), call(3, 50.0)]))
     assert both.coverage is not None
     assert (both.coverage.graph_ops, both.coverage.eager_ops, both.coverage.share) == (4, 6, 0.4)
     assert both.coverage.eager_op_names == {"aten::add": 6}
     assert (both.steady_us, both.graph_runs, both.calls) == (150.0, None, 18)
 
-    lacking = watch_of(known, (called(1, compiled="g"), []))
+    lacking = watch_of(covered, (called(1, compiled="g"), []))
     assert (lacking.coverage, lacking.steady_us) == (None, None)
-    nested = watch_of(known, (called(5, compiled="g", unwatched={"nested": 4}), []))
+    nested = watch_of(covered, (called(5, compiled="g", unwatched={"nested": 4}), []))
     assert nested.coverage is not None
     assert (nested.coverage.share, nested.steady_us, nested.graph_runs) == (0.75, 100.0, 1)

@@ -1,7 +1,5 @@
 """Which process wrote which record, where several write to one log."""
 
-from __future__ import annotations
-
 import re
 from itertools import chain, zip_longest
 
@@ -16,7 +14,7 @@ from tests.trace.test_merge import PID, log_of
 BARE = RECORDED_LOGS / "2.13.0" / "print_in_helper.bare"
 
 
-def records(*, pid: int = PID, rank: int | None = None) -> list[bytes]:
+def records(*, pid=PID, rank=None):
     """The records of a log, each with its payload, as a process of a job would have written
     them."""
     content = log_of(pid=pid)
@@ -25,7 +23,7 @@ def records(*, pid: int = PID, rank: int | None = None) -> list[bytes]:
     return re.split(rb"(?m)^(?=V\d{4} )", content)[1:]
 
 
-def interleaved(*logs: list[bytes]) -> bytes:
+def interleaved(*logs):
     return b"".join(record for record in chain(*zip_longest(*logs)) if record is not None)
 
 
@@ -33,11 +31,11 @@ def alone():
     return read_recording(BARE)
 
 
-def compile_s(recording) -> float:
+def compile_s(recording):
     return sum(compile_.duration_s for compile_ in recording.compiles)
 
 
-def kinds(recording) -> set[str]:
+def kinds(recording):
     return {gap.kind for gap in recording.gaps}
 
 
@@ -53,7 +51,8 @@ def test_two_ranks_in_one_file_are_two_processes(tmp_path, other_pid, is_interle
         interleaved(*logs) if is_interleaved else b"".join(chain(*logs))
     )
 
-    both, once = read_recording(tmp_path / "all.log"), alone()
+    both = read_recording(tmp_path / "all.log")
+    once = alone()
 
     assert len(both.compiles) == 2 * len(once.compiles)
     assert "dynamo_reset" not in kinds(both)
@@ -139,9 +138,9 @@ def test_one_process_alone_has_the_rank_of_a_folder(tmp_path):
         log.write_bytes(b"".join(records(pid=number + 1)).replace(b" 05:", b" 0%d:" % number))
     logs = sorted(tmp_path.rglob("*.log"))
 
-    found = {
+    ranks = {
         (process.pid, process.rank)
         for process in find_processes(map(local_log, logs), main_pid=None)
     }
 
-    assert found == {(1, 3), (2, None), (3, 4)}
+    assert ranks == {(1, 3), (2, None), (3, 4)}

@@ -1,12 +1,7 @@
 """torch's printed guard trees to guards in the user's words, with whole paths."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from graphdoctor.facts.guards import Guards
-from graphdoctor.facts.recording import Environment, Recording
-from graphdoctor.trace.guards.trees import GuardTree, GuardTrees, guards_of, parse_tree, value_words
+from graphdoctor.facts.recording import Environment
+from graphdoctor.trace.guards.trees import GuardTrees, guards_of, parse_tree, value_words
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
 from graphdoctor.trace.reader import read_recording
@@ -18,18 +13,15 @@ from tests.each import for_each
 ROOT = "/env/lib/python3.11/site-packages/torch"
 
 
-def guards_in(
-    recording: Recording,
-    trees: dict[str, GuardTree],
-    files: tuple[str, ...] = (),
-    cost: dict | None = None,
-) -> Guards:
-    intake, collector = Intake(Environment(torch_root=ROOT)), GuardTrees()
-    intake.strings, collector.trees = dict(enumerate(files)), trees
-    return guards_of(Part(recording), Section(intake, (collector,)), cost)  # type: ignore[arg-type]
+def guards_in(recording, trees, files=(), cost=None):
+    intake = Intake(Environment(torch_root=ROOT))
+    collector = GuardTrees()
+    intake.strings = dict(enumerate(files))
+    collector.trees = trees
+    return guards_of(Part(recording), Section(intake, (collector,)), cost)
 
 
-def read(tree: str, *files: str, cost: dict | None = None) -> Guards:
+def read(tree, *files, cost=None):
     return guards_in(factories.recording(), {"0/0": parse_tree(tree)}, files, cost)
 
 
@@ -43,20 +35,20 @@ def read(tree: str, *files: str, cost: dict | None = None) -> Guards:
         ("elsewhere/x.py", "elsewhere/x.py", "user"),
     ],
 )
-def test_a_cut_path_is_found_again(short: str, file: str, origin: str) -> None:
+def test_a_cut_path_is_found_again(short, file, origin):
     tree = f"+- RootGuardManager\n| +- EQUALS_MATCH: L['f'] == 1  # f  # {short}:3 in forward"
-    known = (
+    recorded = (
         "/tmp/net.py",
         "/other/tmp/net.py",
         "/env/project/net.py",
         "/env/lib/python3.11/site-packages/transformers/a.py",
     )
-    ((node,),) = [found.nodes for found in read(tree, *known).sets]
+    ((node,),) = [guard_set.nodes for guard_set in read(tree, *recorded).sets]
     assert node.location is not None
     assert (node.location.file, node.location.origin, node.location.line) == (file, origin, 3)
 
 
-def test_sources_in_words() -> None:
+def test_sources_in_words():
     assert value_words("L['self']._modules['layers']._modules['0'].scale") == "self.layers[0].scale"
     assert value_words("list(dict.keys(L['d']))[1]") == "key 1 of d"
     assert value_words("G['__import_torch_dot_nn'].F") == "torch.nn.F"
@@ -71,7 +63,7 @@ COSTED = """+- RootGuardManager
 """
 
 
-def test_a_share_needs_both_times() -> None:
+def test_a_share_needs_both_times():
     entry = {
         "compile_id": "0/0",
         "runs": 2,
@@ -104,7 +96,7 @@ def test_a_share_needs_both_times() -> None:
     assert read(COSTED).sets[0].runs_per_call is None
 
 
-def test_a_root_of_torchs_own_class_is_self() -> None:
+def test_a_root_of_torchs_own_class_is_self():
     recording = factories.recording(
         frames=(factories.frame().replace(code_name="inner", origin="torch"),)
     )
@@ -118,23 +110,23 @@ LOGS = sorted({log.parent for log in RECORDED_LOGS.rglob("*.log")})
 
 
 @for_each("folder", LOGS)
-def test_every_recording_has_guards_when_asked(folder: Path) -> None:
+def test_every_recording_has_guards_when_asked(folder):
     recording = read_recording(folder, guards=True)
     assert recording.guards is not None
     compiled = [item for item in recording.compiles if item.outcome == "compiled"]
     assert {item.compile_id for item in compiled} <= {
-        found.compile_id for found in recording.guards.sets
+        guard_set.compile_id for guard_set in recording.guards.sets
     }
-    for found in recording.guards.sets:
-        assert found.guard_count == len(found.nodes) == sum(found.kinds.values())
-        assert found.unread_lines == ()
-        assert found.latency_us
-        assert found.check_us is None
+    for guard_set in recording.guards.sets:
+        assert guard_set.guard_count == len(guard_set.nodes) == sum(guard_set.kinds.values())
+        assert guard_set.unread_lines == ()
+        assert guard_set.latency_us
+        assert guard_set.check_us is None
     assert "guard_cost" in {gap.kind for gap in recording.gaps}
     assert read_recording(folder).guards is None
 
 
-def test_a_value_that_prints_in_several_lines_stays_one_guard() -> None:
+def test_a_value_that_prints_in_several_lines_stays_one_guard():
     tree = parse_tree(
         "+- RootGuardManager\n| +- EQUALS_MATCH: L['v'] == Long(\n    a=1,\n  )  # f(v)  # n.py:1 in f\n"
     )

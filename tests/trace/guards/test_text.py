@@ -1,14 +1,11 @@
 """One guard's text to its tokens, its pieces and what it expects: nothing is lost, and nothing
 raises."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.trace.guards.forms import changes_of, meaning_of
 from graphdoctor.trace.guards.text import (
@@ -21,19 +18,19 @@ from graphdoctor.trace.guards.text import (
 from tests.each import for_each
 
 
-def test_each_guard_that_torch_prints_reads_as_it_should(snapshot: SnapshotAssertion) -> None:
+def test_each_guard_that_torch_prints_reads_as_it_should(snapshot):
     texts = (Path(__file__).parent / "printed.txt").read_text().strip().split("\n\n")
-    found = []
+    told = []
     for text in texts:
         guard = take_apart(text)
         changes = (
-            {name: value for name, value in vars(each).items() if value}
-            for each in changes_of(guard)
+            {name: value for name, value in vars(change).items() if value}
+            for change in changes_of(guard)
         )
         form = meaning_of(guard)
         meaning = f"Meaning(kind={form.kind!r}, source={form.source!r}, expected={form.expected!r})"
-        found += [text, str(guard), meaning, *map(str, changes), ""]
-    assert "\n".join(found) == snapshot
+        told += [text, str(guard), meaning, *map(str, changes), ""]
+    assert "\n".join(told) == snapshot
 
 
 @for_each(
@@ -49,15 +46,15 @@ def test_each_guard_that_torch_prints_reads_as_it_should(snapshot: SnapshotAsser
     ],
 )
 @for_each("tail", ["", "  # f('# ')  # a.py:3 in f", "  # a.py:3 in f (HINT: why)", " (HINT: why)"])
-def test_a_string_of_the_guard_is_no_comment(expression: str, tail: str) -> None:
-    found = take_apart(expression + tail)
-    assert found.expression == expression
-    assert (found.place is not None) == ("a.py" in tail)
-    assert found.hint == ("why" if "HINT" in tail else None)
+def test_a_string_of_the_guard_is_no_comment(expression, tail):
+    guard = take_apart(expression + tail)
+    assert guard.expression == expression
+    assert (guard.place is not None) == ("a.py" in tail)
+    assert guard.hint == ("why" if "HINT" in tail else None)
 
 
 @given(st.lists(st.sampled_from([*"'\"# \\\n(a.", "(HINT: ", "# ", "  # ", "L['x']"])).map("".join))
-def test_a_comment_or_hint_begins_outside_strings(text: str) -> None:
+def test_a_comment_or_hint_begins_outside_strings(text):
     body = f"x{text}".strip()
     ends = [
         token.start
@@ -98,12 +95,12 @@ _PIECES = st.sampled_from(
 
 
 @given(st.one_of(st.text(), st.lists(_PIECES | st.text(max_size=3)).map("".join)))
-def test_no_text_raises_and_none_is_lost(text: str) -> None:
-    found = take_apart(text)
-    assert found.expression in text
-    expected = meaning_of(found).expected
+def test_no_text_raises_and_none_is_lost(text):
+    guard = take_apart(text)
+    assert guard.expression in text
+    expected = meaning_of(guard).expected
     assert expected is None or len(expected) <= 120
-    assert all(change.expression is not None for change in changes_of(found))
+    assert all(change.expression is not None for change in changes_of(guard))
 
 
 ADVERSE = [
@@ -127,7 +124,7 @@ ADVERSE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", ADVERSE)
-def test_a_long_text_is_read_in_linear_time(piece: str) -> None:
+def test_a_long_text_is_read_in_linear_time(piece):
     # Quadratic work on it would take minutes.
     text = piece * 30_000
     assert sum(len(token.text) for token in tokenize(text)) == len(text)
@@ -149,7 +146,7 @@ def test_a_long_text_is_read_in_linear_time(piece: str) -> None:
         ("this is", None),
     ],
 )
-def test_the_first_comparison_outside_brackets(text: str, expected: Comparison | None) -> None:
+def test_the_first_comparison_outside_brackets(text, expected):
     assert read_comparison(text) == expected
 
 
@@ -165,5 +162,5 @@ def test_the_first_comparison_outside_brackets(text: str, expected: Comparison |
         ("'text'", False),
     ],
 )
-def test_a_source_is_one_value(text: str, *, expected: bool) -> None:
+def test_a_source_is_one_value(text, *, expected):
     assert is_source(text) is expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,7 +35,7 @@ class Store:
     cuts_left: int | None = None
     only: str = ""
 
-    def put(self, bucket: str, **objects: bytes) -> None:
+    def put(self, bucket, **objects):
         client = boto3.client(
             "s3",
             endpoint_url=self.backend,
@@ -48,11 +47,14 @@ class Store:
         for key, content in objects.items():
             client.put_object(Bucket=bucket, Key=key, Body=content)
 
-    def heal(self) -> None:
+    def heal(self):
         self.requests.clear()
-        self.is_denied, self.cut_at, self.cuts_left, self.only = False, None, None, ""
+        self.is_denied = False
+        self.cut_at = None
+        self.cuts_left = None
+        self.only = ""
 
-    def cut_for(self, path: str) -> int | None:
+    def cut_for(self, path):
         """How much of the next answer is sent."""
         if self.cut_at is None or self.cuts_left == 0 or self.only not in path:
             return None
@@ -62,19 +64,19 @@ class Store:
 
 
 @contextmanager
-def store() -> Iterator[Store]:
+def store():
     """The store, until the block ends."""
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
     host, port = moto.get_host_and_port()
-    found = Store("", f"http://{host}:{port}")
+    served = Store("", f"http://{host}:{port}")
 
     class Way(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def _pass(self) -> None:
-            found.requests.append((self.command, self.path, self.headers.get("Range")))
-            if found.is_denied:
+        def _pass(self):
+            served.requests.append((self.command, self.path, self.headers.get("Range")))
+            if served.is_denied:
                 self._answer(403, {}, b"" if self.command == "HEAD" else REFUSAL)
                 return
             backend = http.client.HTTPConnection(host, port)
@@ -86,7 +88,7 @@ def store() -> Iterator[Store]:
 
         do_GET = do_HEAD = do_POST = do_PUT = _pass
 
-        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        def _answer(self, status, headers, body):
             self.send_response_only(status)
             headers = {
                 name: value
@@ -97,7 +99,7 @@ def store() -> Iterator[Store]:
                 self.send_header(name, value)
             self.end_headers()
             cut = (
-                found.cut_for(self.path)
+                served.cut_for(self.path)
                 if self.command == "GET" and "list-type" not in self.path
                 else None
             )
@@ -105,13 +107,13 @@ def store() -> Iterator[Store]:
             if cut is not None:
                 self.close_connection = True
 
-        def log_message(self, *_: object) -> None: ...
+        def log_message(self, *_): ...
 
     way = ThreadingHTTPServer(("127.0.0.1", 0), Way)
     threading.Thread(target=way.serve_forever, daemon=True).start()
-    found.endpoint = f"http://127.0.0.1:{way.server_port}"
+    served.endpoint = f"http://127.0.0.1:{way.server_port}"
     try:
-        yield found
+        yield served
     finally:
         way.shutdown()
         way.server_close()

@@ -1,7 +1,5 @@
 """Compressed logs read as they are, and streams that end too early."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import pickle
@@ -11,7 +9,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from contextvars import ContextVar
-from pathlib import Path
 
 import pytest
 import zstandard
@@ -31,7 +28,7 @@ from tests.trace.test_merge import log_of
 COMPRESS = {"gzip": gzip.compress, "xz": lzma.compress, "zstd": zstandard.ZstdCompressor().compress}
 
 
-def gaps(path: Path) -> list[str]:
+def gaps(path):
     return [gap.message for gap in read_recording(path).gaps if gap.code == "GD902"]
 
 
@@ -63,7 +60,8 @@ def test_log_can_be_opened_midway_in_another_process(tmp_path, compression):
 
 
 def test_joined_and_padded_streams_are_read_to_their_end(tmp_path, compression):
-    pack, path = COMPRESS[compression], tmp_path / "log"
+    pack = COMPRESS[compression]
+    path = tmp_path / "log"
     path.write_bytes(pack(b"a\n" * 40_000) + pack(b"b\n") + b"\0" * 12)
 
     with local_log(path).open() as stream:
@@ -102,9 +100,11 @@ def test_a_stream_that_holds_nothing_readable_is_refused_by_name(tmp_path, compr
         place_named(str(path), Settings())
 
 
-def digits(between: bytes) -> bytes:
+def digits(between):
     """Some MiB that compress little."""
-    return between.join(b"%x" % each for each in random.Random(1).choices(range(10**9), k=2**18))
+    return between.join(
+        b"%x" % number for number in random.Random(1).choices(range(10**9), k=2**18)
+    )
 
 
 RATIO = r"after \d+ MiB of its {0} stream, it holds 100 times as much as it takes, the limit that `log-ratio` sets"
@@ -132,17 +132,18 @@ RATIO = r"after \d+ MiB of its {0} stream, it holds 100 times as much as it take
     ids=["long", "empty", "payload", "line", "record", "many"],
 )
 def test_what_a_log_can_hold_has_limits(tmp_path, compression, monkeypatch, attack, limits, said):
-    path, pack = tmp_path / "log", COMPRESS[compression]
+    path = tmp_path / "log"
+    pack = COMPRESS[compression]
     path.write_bytes(pack(log_of()) + pack(attack))
     monkeypatch.setattr(streams, "LIMITS", ContextVar("LIMITS", default=limits))
 
-    found = gaps(path)
-    assert len(found) == (said is not None)
-    assert said is None or re.search(said.format(compression), found[0])
+    messages = gaps(path)
+    assert len(messages) == (said is not None)
+    assert said is None or re.search(said.format(compression), messages[0])
     assert sum(map(len, read_until_cut(path))) < limits.log_ratio * path.stat().st_size + 2**25
 
 
-def read_until_cut(path: Path):
+def read_until_cut(path):
     with local_log(path).open() as stream, suppress(CutStreamError):
         while read := stream.read1():
             yield read

@@ -1,7 +1,5 @@
 """Logs in an object store: listed, read in ranges, and never half-read in silence."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import socket
@@ -11,7 +9,6 @@ import time
 import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from s3fs import S3FileSystem
@@ -25,7 +22,7 @@ from graphdoctor.trace.storage.places import LogFile, location_of, place_at
 from graphdoctor.trace.storage.remote import Url, below
 from graphdoctor.trace.storage.streams import CutStreamError
 from tests.conftest import RECORDED_LOGS
-from tests.trace.storage.s3 import Store, store
+from tests.trace.storage.s3 import store
 from tests.trace.test_merge import PID, log_of
 
 pytestmark = pytest.mark.slow
@@ -37,18 +34,18 @@ NOISE = b"[noise]\n" * 2_000_000
 
 @pytest.fixture(scope="module")
 def running():
-    with store() as found:
+    with store() as served:
         recording = RECORDINGS / "print_in_helper"
-        own = {
+        recorded = {
             f"own/{path.relative_to(recording)}": path.read_bytes()
             for path in recording.rglob("*.*")
         }
         ranks = {f"job/rank_{rank}.log": log_of(pid=PID + rank) for rank in range(3)}
         packed = {"packed/rank_0.log.gz": gzip.compress(log_of())}
-        found.put(
+        served.put(
             "logs",
             **ranks,
-            **own,
+            **recorded,
             **packed,
             **{
                 "job/": b"",
@@ -57,11 +54,11 @@ def running():
             },
             **{"empty/": b"", "notes/readme.txt": b"nothing here\n", "report.json": b"{}"},
         )
-        yield found
+        yield served
 
 
 @pytest.fixture
-def s3(running: Store, monkeypatch):
+def s3(running, monkeypatch):
     running.heal()
     monkeypatch.setenv("AWS_ENDPOINT_URL", running.endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
@@ -76,14 +73,14 @@ def s3(running: Store, monkeypatch):
     S3FileSystem.clear_instance_cache()
 
 
-def write(folder: Path, **files: bytes) -> Path:
+def write(folder, **files):
     folder.mkdir()
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder
 
 
-def refusal(text: str) -> tuple[str, str | None]:
+def refusal(text):
     with pytest.raises(GraphDoctorError) as caught:
         read_recording(place_named(text, Settings()).location)
     return caught.value.message, caught.value.hint
@@ -108,19 +105,20 @@ def test_log_is_read_in_ranges_by_another_process(s3):
     with log.open(start) as stream:
         assert stream.read() == log_of(pid=7)
 
-    ranges = [found for _, _, found in s3.requests if found]
+    ranges = [range_ for _, _, range_ in s3.requests if range_]
     assert ranges[0] == f"bytes={start}-{start + 2**16 - 1}"
     assert len(ranges) == 2
 
     s3.requests.clear()
     with log.open() as stream:
         assert stream.read(10) == log_of()[:10]
-    assert [found for _, _, found in s3.requests if found] == [f"bytes=0-{2**16 - 1}"]
+    assert [range_ for _, _, range_ in s3.requests if range_] == [f"bytes=0-{2**16 - 1}"]
 
 
 def test_connection_cut_a_few_times_is_resumed(s3, tmp_path):
     place = place_at(Url("s3://logs/long/rank_0.log"))
-    s3.cut_at, s3.cuts_left = 1000, 2
+    s3.cut_at = 1000
+    s3.cuts_left = 2
 
     with place.open() as stream:
         assert stream.read() == log_of() + NOISE + log_of(pid=7)
@@ -130,7 +128,8 @@ def test_connection_cut_a_few_times_is_resumed(s3, tmp_path):
 def test_log_whose_connection_stays_cut_is_a_gap(s3):
     folder = open_folder(Url("s3://logs/job"))
     whole = {rank: folder.logs[rank] for rank in range(3)}
-    s3.cut_at, s3.only = 5000, "rank_1"
+    s3.cut_at = 5000
+    s3.only = "rank_1"
     read = {}
     for rank, log in whole.items():
         try:
@@ -269,6 +268,6 @@ def test_archived_ranks_are_known_by_their_names(tmp_path, name):
         for rank in range(2):
             archive.writestr(name.format(rank), log_of(pid=PID + rank))
 
-    found = open_folder(location_of(f"zip://::{tmp_path / 'job.zip'}")).ranks
+    ranks = open_folder(location_of(f"zip://::{tmp_path / 'job.zip'}")).ranks
 
-    assert [rank.rank for rank in found] == [0, 1]
+    assert [rank.rank for rank in ranks] == [0, 1]
