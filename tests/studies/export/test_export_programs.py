@@ -86,7 +86,7 @@ def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
     assert [way["status"] for way in document["ways"]] == ["blocked", "blocked"]
     # NumPy has no values to work with where Python runs the program.
     assert [blocker["finding"]["code"] for blocker in loose["blockers"]] == ["GD102", "GD600"]
-    assert [fix["verdict"] for fix in loose["blockers"][0]["tried"]] == ["moved"]
+    assert {fix["verdict"] for fix in loose["blockers"][0]["tried"]} == {"moved"}
     assert loose["blockers"][0]["tried"][0]["reasons"][0]["kind"] == "stops_at"
     assert loose["blockers"][1]["finding"]["location"]["line"] == 10
     assert not loose["is_cured"]
@@ -96,9 +96,7 @@ def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
         "GD107",
         "GD119",
     ]
-    assert [fix["verdict"] for blocker in strict["blockers"] for fix in blocker["tried"]] == [
-        "verified"
-    ] * 3
+    assert [blocker["tried"][0]["verdict"] for blocker in strict["blockers"]] == ["verified"] * 3
     assert [blocker["is_behind"] for blocker in strict["blockers"]] == [False, True, True]
     assert "torch._check(kept.shape[0] > 2)" in strict["diff"]
     assert strict["is_cured"]
