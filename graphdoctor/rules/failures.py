@@ -365,11 +365,13 @@ class UserError(RecordingRule, code="GD901", severity="error"):
         is_fine = error.eager == "ok"
         is_same = (error.eager, error.eager_message) == (kind, error.message)
         # The verdict has the words of an error that eager mode raises, too.
-        said = ", as it does without torch.compile" if is_same else f": {first}{_in_eager(error)}"
+        outcome = (
+            ", as it does without torch.compile" if is_same else f": {first}{_in_eager(error)}"
+        )
         return self.finding(
             view,
             entry,
-            f"call {call.index} raised {kind}{said}",
+            f"call {call.index} raised {kind}{outcome}",
             failed,
             count=1,
             torch_reason=None if chain else error.message,

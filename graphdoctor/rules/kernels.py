@@ -352,24 +352,24 @@ def _comparison(now: KernelShare, before: KernelShare, ratio: float) -> str:
     )
 
 
-def _only_in(one: KernelShare, other: KernelShare) -> list[KernelTime]:
+def _only_in(run: KernelShare, other_run: KernelShare) -> list[KernelTime]:
     """Return the longest kernels that the other run doesn't have; none if not all of the
     other's are known.
     """
-    known = {kernel.name for kernel in other.largest}
-    if not known or len(other.largest) >= MOST_KERNELS:
+    names = {kernel.name for kernel in other_run.largest}
+    if not names or len(other_run.largest) >= MOST_KERNELS:
         return []
-    return [kernel for kernel in one.largest if kernel.name not in known]
+    return [kernel for kernel in run.largest if kernel.name not in names]
 
 
 def _apart(
-    one: KernelShare, other: KernelShare, only: str, lines: Mapping[str, Sequence[CodeLine]]
+    run: KernelShare, other_run: KernelShare, only: str, lines: Mapping[str, Sequence[CodeLine]]
 ) -> Iterator[str]:
     """Yield the kernels that the other run doesn't have, as a clause; ``lines``: of each, if it
     doesn't have them itself.
     """
     texts = []
-    for kernel in _only_in(one, other):
+    for kernel in _only_in(run, other_run):
         times = f"{kernel.count} × " if kernel.count > 1 else ""
         places = [
             f"{Path(line.file).name}:{line.line}" for line in lines.get(kernel.name) or kernel.lines
@@ -383,10 +383,9 @@ def _apart(
 
 def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
     """Yield why kernels differ, as clauses, where their names tell."""
-    known, largest = (
-        len(share.largest) < MOST_KERNELS and share.largest for share in (before, now)
-    )
-    if largest and _has_fast_path(before.largest) and not _has_fast_path(largest):
+    is_whole, is_eager_whole = (len(run.largest) < MOST_KERNELS for run in (now, before))
+    is_left = _has_fast_path(before.largest) and not _has_fast_path(now.largest)
+    if is_left and is_whole and now.largest:
         yield (
             "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it"
             " traces"
@@ -396,7 +395,8 @@ def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
         for kernel in now.largest
         if kernel.kind == "generated" and _ONLY_LAYOUT.search(kernel.name)
     ]
-    if copies and known and not any(kernel.kind == "copy" for kernel in known):
+    has_copy = any(kernel.kind == "copy" for kernel in before.largest)
+    if copies and is_eager_whole and before.largest and not has_copy:
         runs = counted(sum(kernel.count for kernel in copies), "kernel run")
         time = duration(sum(kernel.us for kernel in copies))
         yield f"eager mode needs no copy into another layout, compiled code {runs} ({time})"
@@ -408,8 +408,8 @@ def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
             yield f"for {calls} the library runs other kernels ({times})"
 
 
-def _us_by_operations(one: KernelShare, other: KernelShare) -> dict[tuple[str, ...], float]:
-    times = grouped((kernel.operations, kernel.us) for kernel in _only_in(one, other))
+def _us_by_operations(run: KernelShare, other_run: KernelShare) -> dict[tuple[str, ...], float]:
+    times = grouped((kernel.operations, kernel.us) for kernel in _only_in(run, other_run))
     return {operations: sum(us) for operations, us in times.items()}
 
 
