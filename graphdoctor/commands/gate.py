@@ -40,8 +40,8 @@ from graphdoctor.facts.check import BaselineEntry
 from graphdoctor.facts.spec import FailOn, option
 from graphdoctor.rules.gate.baseline import (
     Baseline,
-    Found,
-    Update,
+    BaselineUpdate,
+    TargetFindings,
     release,
     run_of,
     updated,
@@ -155,9 +155,9 @@ def _troubles(
             yield f"{name}: {empty}", "--allow-empty writes it down nevertheless."
 
 
-def _found(runs: Sequence[TargetRun], judged_by: Mapping[str, Policy]) -> dict[str, Found]:
+def _found(runs: Sequence[TargetRun], judged_by: Mapping[str, Policy]) -> dict[str, TargetFindings]:
     return {
-        run.target.name: Found(
+        run.target.name: TargetFindings(
             release(run.diagnosis.recording.environment.torch or ""),
             sort_findings(run.diagnosis, run.comments, judged_by[run.target.name])[0],
             run_of(run.diagnosis),
@@ -227,7 +227,7 @@ def baseline(
     _show(update)
 
 
-def _show(update: Update) -> None:
+def _show(update: BaselineUpdate) -> None:
     from graphdoctor.views.annotations import run_changes
 
     lines = []

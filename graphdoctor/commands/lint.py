@@ -28,7 +28,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import option
 from graphdoctor.facts.stack import relative
-from graphdoctor.fixes.lint import LintReport, Recorded, lint_files, python_files, recorded_in
+from graphdoctor.fixes.lint import LintReport, RecordedNames, lint_files, python_files, recorded_in
 from graphdoctor.version import __version__
 from graphdoctor.views.formats import LINT, RenderOptions
 
@@ -73,7 +73,7 @@ def _merged(reports: Sequence[LintReport]) -> LintReport:
     return reports[0].replace(**added)
 
 
-def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
+def _last_recording(settings: Settings) -> tuple[str | None, RecordedNames]:
     """Return the last recording and what it saw, where there is one that can be read: lint doesn't
     need it.
     """
@@ -83,7 +83,7 @@ def _last_recording(settings: Settings) -> tuple[str | None, Recorded]:
         path = last_recording(settings).path
         return relative(str(path), Path.cwd()), recorded_in(read_recording(path))
     except GraphDoctorError:
-        return None, Recorded()
+        return None, RecordedNames()
 
 
 @with_options(formats=LINT.names, without=("own_code",))
@@ -125,7 +125,9 @@ def lint(
     places: list[str] = []
     reports = []
     for project, paths in _by_project([path for file in files for path in python_files(file)]):
-        place, recorded = _last_recording(project.settings) if recording else (None, Recorded())
+        place, recorded = (
+            _last_recording(project.settings) if recording else (None, RecordedNames())
+        )
         places += [place] if place is not None else []
         judged_by = policies_without_runs(
             project, baseline, shown=shown, is_without=is_without_baseline

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.fixes.lint import Recorded, lint_files
+from graphdoctor.fixes.lint import RecordedNames, lint_files
 from graphdoctor.rules.gate.baseline import read_baseline, write_baseline
 from tests.conftest import RunCli
 
@@ -149,14 +149,14 @@ def test_what_a_recording_saw_is_found_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "plain.py"
     path.write_text(PLAIN)
     assert lint_files([path], root=tmp_path, version="0").findings == ()
-    recorded = Recorded({path: frozenset({"Net.forward", "Gone.forward"})})
+    recorded = RecordedNames({path: frozenset({"Net.forward", "Gone.forward"})})
     report = lint_files([path], root=tmp_path, version="0", recorded=recorded)
     assert [finding.location.line for finding in report.findings] == [6]
 
 
 def test_a_setting_that_the_recording_was_given_counts(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(BAD)
-    recorded = Recorded(settings=frozenset({"capture_scalar_outputs"}))
+    recorded = RecordedNames(settings=frozenset({"capture_scalar_outputs"}))
     report = lint_files([tmp_path / "bad.py"], root=tmp_path, version="0", recorded=recorded)
     assert {finding.code for finding in report.findings} == {"GD101"}
 

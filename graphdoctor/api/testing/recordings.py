@@ -28,7 +28,7 @@ from graphdoctor.api.testing.marker import check_share
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.rules.gate import expectations
-from graphdoctor.rules.gate.expectations import Broken
+from graphdoctor.rules.gate.expectations import UnmetExpectation
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.terminal import write_parts
 from graphdoctor.views.terminal_lines import clean, write
@@ -130,7 +130,9 @@ def failing_by_name(root: Path | None = None) -> Iterator[None]:
         raise pytest.fail.Exception("\n".join(filter(None, lines)), pytrace=False) from None
 
 
-def fail_if(broken: Broken | None, context: TestContext, *, place: str | None = None) -> None:
+def fail_if(
+    broken: UnmetExpectation | None, context: TestContext, *, place: str | None = None
+) -> None:
     """Fail the test with the diagnosis if an expectation is broken; without a place, at the line of
     the test.
     """

@@ -7,6 +7,6 @@ Reports only what is certain. Never imports libcst, which would cost it its star
 from __future__ import annotations
 
 from graphdoctor.facts.check import LintReport
-from graphdoctor.fixes.lint.run import Recorded, lint_files, python_files, recorded_in
+from graphdoctor.fixes.lint.run import RecordedNames, lint_files, python_files, recorded_in
 
-__all__ = ["lint_files", "python_files", "LintReport", "Recorded", "recorded_in"]
+__all__ = ["lint_files", "python_files", "LintReport", "RecordedNames", "recorded_in"]

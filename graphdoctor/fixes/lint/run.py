@@ -317,14 +317,14 @@ def _walked(root: Path, left_out: Collection[str] = ()) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedNames:
     """The facts of a recording that lint uses."""
 
     functions: Mapping[Path, frozenset[str]] = field(default_factory=dict)
     settings: frozenset[str] = frozenset()
 
 
-def recorded_in(recording: Recording) -> Recorded:
+def recorded_in(recording: Recording) -> RecordedNames:
     """Collect what a recording knows about the user's files.
 
     Names only, because lines may have moved since. An inlined function is known by the line of a
@@ -343,7 +343,7 @@ def recorded_in(recording: Recording) -> Recorded:
         (context.file, context.qualname) for context in recording.sources if context.at in traced
     ]
     functions = grouped((Path(file), name) for file, name in named)
-    return Recorded(
+    return RecordedNames(
         functions={file: frozenset(names) for file, names in functions.items()},
         settings=frozenset(name.rpartition(".")[2] for name in recording.target.config),
     )
@@ -363,7 +363,7 @@ def lint_files(
     version: str,
     shown_from: Path | None = None,
     policies: Sequence[Policy] = (Policy(),),
-    recorded: Recorded | None = None,
+    recorded: RecordedNames | None = None,
     texts: Mapping[Path, str] | None = None,
     switches: Callable[[Path, Iterable[str]], Mapping[str, Path]] = switches_in,
 ) -> LintReport:
@@ -374,7 +374,7 @@ def lint_files(
     files change.
     """
     shown_from = shown_from or root
-    recorded = recorded or Recorded()
+    recorded = recorded or RecordedNames()
     unreadable: list[UnreadableFile] = []
     unignored: list[Finding] = []
     function_count = total = 0

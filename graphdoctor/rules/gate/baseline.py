@@ -70,7 +70,7 @@ class Baseline(Fact):
 
 
 @dataclass(frozen=True)
-class Found:
+class TargetFindings:
     """Results of a target's run, to be written down.
 
     Args:
@@ -85,7 +85,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Update:
+class BaselineUpdate:
     """An updated baseline, and how it differs from the one before.
 
     Args:
@@ -99,7 +99,7 @@ class Update:
     """
 
     baseline: Baseline
-    found: Mapping[str, Found]
+    found: Mapping[str, TargetFindings]
     before: Mapping[str, BaselineRun]
     added: Mapping[str, Entries]
     dropped: Mapping[str, Entries]
@@ -155,8 +155,8 @@ def _place(entry: BaselineEntry) -> tuple[str, ...]:
 
 
 def updated(
-    before: Baseline, found: Mapping[str, Found], *, configured: Iterable[str] | None
-) -> Update:
+    before: Baseline, found: Mapping[str, TargetFindings], *, configured: Iterable[str] | None
+) -> BaselineUpdate:
     """Replace a baseline's entries for the targets and the torch release that ran.
 
     Args:
@@ -185,7 +185,7 @@ def updated(
     measured = {
         name: run for name, ran in found.items() if (run := before.run(name, ran.torch)) is not None
     }
-    return Update(
+    return BaselineUpdate(
         Baseline(targets=targets, runs=runs), found, measured, added, dropped, dropped_targets
     )
 

@@ -15,7 +15,7 @@ from graphdoctor.wording import counted, switch_text
 
 
 @dataclass(frozen=True)
-class Broken:
+class UnmetExpectation:
     """An expectation that doesn't hold.
 
     Args:
@@ -31,7 +31,7 @@ class Broken:
     hint: str | None = None
 
 
-def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None:
+def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> UnmetExpectation | None:
     """Expect that at most ``limit`` lines break a graph."""
     findings = _of_kind(diagnosis, "GD1", own_code=own_code)
     # A skipped frame has its own finding at the line of the break.
@@ -40,11 +40,13 @@ def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> Broken | None
     where = " in your own code" if own_code else ""
     expected = f"{_at_most(limit, 'graph break')}{where}"
     return (
-        Broken(expected, str(number), findings) if number > limit else _unknown(diagnosis, expected)
+        UnmetExpectation(expected, str(number), findings)
+        if number > limit
+        else _unknown(diagnosis, expected)
     )
 
 
-def fullgraph(diagnosis: Diagnosis) -> Broken | None:
+def fullgraph(diagnosis: Diagnosis) -> UnmetExpectation | None:
     """Return every compiled function became one graph, and none of it runs eagerly."""
     summary, expected = diagnosis.summary, "one graph for each compile and nothing eager"
     counts = {"graph break": summary.break_sites, "skipped frame": summary.skipped_frames}
@@ -58,11 +60,15 @@ def fullgraph(diagnosis: Diagnosis) -> Broken | None:
         parts = [f"{counted(summary.graphs, 'graph')} for {counted(summary.compiles, 'compile')}"]
     if parts:
         over_limit = _recompiled(diagnosis) if summary.frames_over_limit else ()
-        return Broken(expected, ", ".join(parts), (*_of_kind(diagnosis, "GD1"), *over_limit))
+        return UnmetExpectation(
+            expected, ", ".join(parts), (*_of_kind(diagnosis, "GD1"), *over_limit)
+        )
     return _unknown(diagnosis, expected)
 
 
-def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> Broken | None:
+def recompiles(
+    diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool
+) -> UnmetExpectation | None:
     """Expect at most ``limit`` recompiles, and no function over torch's recompile limit."""
     summary, expected = diagnosis.summary, _at_most(limit, "recompile")
     over = summary.frames_over_limit
@@ -70,11 +76,11 @@ def recompiles(diagnosis: Diagnosis, *, limit: int, is_empty_allowed: bool) -> B
         text = str(summary.recompiles)
         if over:
             text += f", and {counted(over, 'function')} over torch's recompile limit"
-        return Broken(expected, text, _recompiled(diagnosis))
+        return UnmetExpectation(expected, text, _recompiled(diagnosis))
     return _unknown(diagnosis, expected, is_empty_allowed=is_empty_allowed)
 
 
-def coverage(diagnosis: Diagnosis, *, limit: float) -> Broken | None:
+def coverage(diagnosis: Diagnosis, *, limit: float) -> UnmetExpectation | None:
     """Expect that at least ``limit`` of a call's tensor operations run in graphs.
 
     Args:
@@ -90,12 +96,12 @@ def coverage(diagnosis: Diagnosis, *, limit: float) -> Broken | None:
             " ".join(gap.message for gap in diagnosis.recording.gaps)
             or "The call has no tensor operations."
         )
-        return Broken(expected, "unknown coverage", hint=why)
+        return UnmetExpectation(expected, "unknown coverage", hint=why)
     if value >= limit:
         return None
     total = detail.graph_ops + detail.eager_ops
     text = f"{_below(value, limit)} ({detail.graph_ops} of {total} operations)"
-    return Broken(expected, text, _of_kind(diagnosis, "GD1"))
+    return UnmetExpectation(expected, text, _of_kind(diagnosis, "GD1"))
 
 
 def _of_kind(diagnosis: Diagnosis, prefix: str, *, own_code: bool = False) -> tuple[Finding, ...]:
@@ -114,20 +120,20 @@ def _recompiled(diagnosis: Diagnosis) -> tuple[Finding, ...]:
 
 def _unknown(
     diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool = False
-) -> Broken | None:
+) -> UnmetExpectation | None:
     """Return why the recording can't show that the expectation holds, or None if it can."""
     if diagnosis.recording.exit.reason != "finished":
         message = diagnosis.recording.exit.message or "The recording ended early."
-        return Broken(expected, "a recording that ended early", hint=message)
+        return UnmetExpectation(expected, "a recording that ended early", hint=message)
     missing = missing_records(diagnosis)
     if missing is not None or diagnosis.recording.is_partial:
         hint = None if missing is None else missing.message
-        return Broken(expected, "a recording with missing records", hint=hint)
+        return UnmetExpectation(expected, "a recording with missing records", hint=hint)
     if (off := compile_switch(diagnosis)) is not None:
-        return Broken(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")
+        return UnmetExpectation(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")
     empty = diagnosis.recording.gap("nothing_compiled")
     if not is_empty_allowed and (empty is not None or not diagnosis.frames):
-        return Broken(
+        return UnmetExpectation(
             expected, "that nothing was compiled", hint=empty.message if empty is not None else None
         )
     return None

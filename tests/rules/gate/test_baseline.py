@@ -16,7 +16,7 @@ from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.reading import plain
 from graphdoctor.rules.gate.baseline import (
     Baseline,
-    Found,
+    TargetFindings,
     entries_of,
     read_baseline,
     release,
@@ -62,7 +62,7 @@ RUN = run_of(with_prints())
 
 
 def found(findings, run=RUN):
-    return Found("2.13.0", findings, run)
+    return TargetFindings("2.13.0", findings, run)
 
 
 @pytest.mark.slow
