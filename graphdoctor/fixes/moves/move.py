@@ -159,7 +159,9 @@ def remember_answer(place: Place) -> Edit:
             source.dotted_name(decorator.decorator) in _CACHES for decorator in function.decorators
         )
     )
-    function = known(next(cached, None), "no function with a cache is on the way")
+    function = need(
+        next(cached, None), FunctionDef, "no function with a cache is on the way", "another_line"
+    )
     constant = parse_expression("torch.compiler.assume_constant_result")
     decorators = [*function.decorators, Decorator(constant)]
     decline_if(
