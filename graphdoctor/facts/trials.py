@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+from . import shared
 from .base import Fact
 from .guards import ChangeKind
 
@@ -137,7 +138,7 @@ class Attacked(Fact):
     """The first input with other results; None if there is none."""
     dropped: tuple[Difference, ...] = ()
     """Outputs that the program lacks on some of them while it is compiled."""
-    reached: tuple[tuple[str, int], ...] = ()
+    reached: tuple[tuple[shared.File, int], ...] = ()
     """Lines, with their files, that only run where something that the program computes is set to
     another value, with the same results."""
     redrawn: AttackFailure | None = None
