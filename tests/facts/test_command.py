@@ -15,21 +15,21 @@ from graphdoctor.facts.spec import RunSpec
 from graphdoctor.trials.launch.request import Request
 
 
-def target(spec: RunSpec) -> TargetInfo:
+def target(spec):
     return read_fact(TargetInfo, Request.of(spec).described() | {"kind": "module class"})
 
 
-def test_a_plain_run_needs_no_options() -> None:
+def test_a_plain_run_needs_no_options():
     found = command_line(target(RunSpec(target="package.module:Net")), "fix", "--apply")
     assert found == "graphdoctor fix package.module:Net --apply"
 
 
-def test_a_script_has_no_such_command() -> None:
+def test_a_script_has_no_such_command():
     assert command_line(TargetInfo(text="train.py", kind="script"), "fix") is None
     assert command_line(TargetInfo(), "fix") is None
 
 
-def test_the_backend_that_a_mode_means_is_not_repeated() -> None:
+def test_the_backend_that_a_mode_means_is_not_repeated():
     spec = RunSpec(target="package.module", mode="reduce-overhead")
     assert spec.backend == "inductor"
     assert (
@@ -66,12 +66,12 @@ SPECS = [
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_asks_for_the_same_run(spec, monkeypatch):
     command = command_line(target(spec), "fix", "--apply")
     assert command is not None
     asked: list[RunSpec] = []
 
-    def record(request: Request, *_how: object) -> None:
+    def record(request, *_how):
         asked.append(request.spec)
         raise GraphDoctorError("enough")
 
@@ -81,7 +81,7 @@ def test_the_command_asks_for_the_same_run(spec: RunSpec, monkeypatch: pytest.Mo
     assert asked == [spec]
 
 
-def test_the_interpreter_that_was_named_is_named_again() -> None:
+def test_the_interpreter_that_was_named_is_named_again():
     known = target(RunSpec(target="package.module")).replace(python="/opt/my env/bin/python")
     assert (
         command_line(known, "fix")

@@ -63,17 +63,17 @@ KINDS = {
 }
 
 
-def test_sources_read_like_the_users_code() -> None:
+def test_sources_read_like_the_users_code():
     assert {source: expression(source) for source in READS} == READS
     assert expression("L['___stack0'][1]", 30) == "(value from line 30)[1]"
 
 
-def test_a_size_says_its_dim() -> None:
+def test_a_size_says_its_dim():
     dims = {"x.shape[1]": 1, "d['x'][0].shape[12]": 12, "x.stride(1)": None, "x.shape": None}
     assert {name: size_dim(name) for name in dims} == dims
 
 
-def test_an_argument_is_found_by_its_own_name() -> None:
+def test_an_argument_is_found_by_its_own_name():
     assert {source: argument_source(source, ("x", "scale")) for source in ARGUMENTS} == ARGUMENTS
     assert argument_source("L['args'][0]", ("args",)) == "L['args'][0]"
     found = [
@@ -84,6 +84,6 @@ def test_an_argument_is_found_by_its_own_name() -> None:
     assert found == ["L['scale']", None, None, "L['x']"]
 
 
-def test_kinds_of_sources_are_told_apart() -> None:
+def test_kinds_of_sources_are_told_apart():
     for is_kind, cases in KINDS.items():
         assert {source: is_kind(source) for source in cases} == cases

@@ -9,8 +9,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import get_args
 
-from syrupy.assertion import SnapshotAssertion
-
 import graphdoctor.probe
 from graphdoctor.facts.run import HintCode, ProbeExit
 from graphdoctor.views.exit_words import COMMAND_LINE, CONFIGURATION, PYTHON, worded_exit, words
@@ -45,7 +43,7 @@ VALUES = {
 MISSING = object()
 
 
-def test_what_each_code_says_on_each_surface(snapshot: SnapshotAssertion):
+def test_what_each_code_says_on_each_surface(snapshot):
     cases = [
         {
             name: given[0] if value is MISSING else value

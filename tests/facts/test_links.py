@@ -20,23 +20,23 @@ GD101 = "https://docs.example.org/graphdoctor/rules/GD101/"
 @pytest.fixture(
     params=["https://docs.example.org/graphdoctor", "https://docs.example.org/graphdoctor/"]
 )
-def published(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def published(request, monkeypatch):
     monkeypatch.setattr("graphdoctor.facts.command.DOCS_URL", request.param)
     return request.param
 
 
-def rule_help() -> str:
+def rule_help():
     console = Console(file=StringIO(), width=40)
     render_rules([ALL_RULES["GD101"]], console)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
 
-def driver() -> dict[str, object]:
+def driver():
     return json.loads(render_sarif(failed_report()))["runs"][0]["tool"]["driver"]
 
 
-def test_without_a_published_site_nothing_links_to_it() -> None:
+def test_without_a_published_site_nothing_links_to_it():
     assert rule_url("GD101") is None
     assert "https://" not in rule_help()
     assert json.loads(rules_json([ALL_RULES["GD101"]]))[0]["url"] is None
@@ -44,12 +44,12 @@ def test_without_a_published_site_nothing_links_to_it() -> None:
     assert all("helpUri" not in rule for rule in driver()["rules"])
 
 
-def test_rule_help_ends_with_the_page_in_one_line(published: str) -> None:
+def test_rule_help_ends_with_the_page_in_one_line(published):
     assert GD101 in rule_help().splitlines()
     assert json.loads(rules_json([ALL_RULES["GD101"]]))[0]["url"] == GD101
 
 
-def test_sarif_links_each_rule_to_its_page(published: str) -> None:
+def test_sarif_links_each_rule_to_its_page(published):
     assert driver()["informationUri"] == published
     uris = {rule["id"]: rule["helpUri"] for rule in driver()["rules"]}
     assert uris["GD101"] == GD101

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.base import Fact, InvalidFactError
+from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import described_schema, json_of, plain, read_fact, read_json
@@ -22,7 +22,7 @@ from tests.each import for_each
 ROOT = Path(__file__).parents[2]
 
 
-def test_each_report_field_is_described_by_docstring_or_name() -> None:
+def test_each_report_field_is_described_by_docstring_or_name():
     schema = described_schema(Diagnosis)
     fields = [
         field
@@ -34,7 +34,7 @@ def test_each_report_field_is_described_by_docstring_or_name() -> None:
     assert schema["properties"]["graphdoctor_version"]["description"] == "Graphdoctor version."
 
 
-def test_a_description_names_only_files_that_are_there() -> None:
+def test_a_description_names_only_files_that_are_there():
     named = re.findall(r"[\w/]*/\w+\.py\b", json.dumps(described_schema(Diagnosis)))
     assert [
         file for file in named if not file.startswith("torch/") and not (ROOT / file).is_file()
@@ -61,16 +61,14 @@ def test_a_description_names_only_files_that_are_there() -> None:
         (TargetInfo, {"config": []}, ("config",), "an object"),
     ],
 )
-def test_what_does_not_fit_is_named(
-    fact: type[Fact], value: object, place: tuple[object, ...], says: str
-) -> None:
+def test_what_does_not_fit_is_named(fact, value, place, says):
     with pytest.raises(InvalidFactError) as refused:
         read_fact(fact, value)
     assert refused.value.place == place
     assert says in str(refused.value)
 
 
-def test_later_fields_are_skipped_at_any_depth_on_request() -> None:
+def test_later_fields_are_skipped_at_any_depth_on_request():
     value = {
         "call_us": 1.0,
         "later": 1,
@@ -81,7 +79,7 @@ def test_later_fields_are_skipped_at_any_depth_on_request() -> None:
         read_fact(SteadyCall, value)
 
 
-def test_what_is_written_is_read_back_equal() -> None:
+def test_what_is_written_is_read_back_equal():
     value = {
         "kind": "module",
         "config": {"a.b": [1, None, {"c": 0.5}]},
@@ -96,7 +94,7 @@ def test_what_is_written_is_read_back_equal() -> None:
     )
 
 
-def test_fact_takes_only_its_fields_and_is_immutable() -> None:
+def test_fact_takes_only_its_fields_and_is_immutable():
     values: dict[str, Any] = {"file": "a.py", "line": 1, "function": "f", "origin": "user"}
     entry = StackEntry(**values)
     for wrong in ({"file": "a.py"}, values | {"fil": "b.py"}):

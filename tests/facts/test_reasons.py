@@ -9,7 +9,7 @@ from graphdoctor.facts.reading import plain, read_fact
 from graphdoctor.views.reasons import _WORDS, reason_text
 
 
-def test_a_reason_survives_json_with_the_types_of_its_values() -> None:
+def test_a_reason_survives_json_with_the_types_of_its_values():
     reason = because("but", because("unreached", 18), because("cold_compile", 1.5, 2.0, "eager"))
     read = read_fact(Reason, plain(reason))
     assert read == reason
@@ -19,5 +19,5 @@ def test_a_reason_survives_json_with_the_types_of_its_values() -> None:
     )
 
 
-def test_each_kind_of_reason_has_words() -> None:
+def test_each_kind_of_reason_has_words():
     assert _WORDS.keys() == set(get_args(ReasonKind))

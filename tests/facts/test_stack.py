@@ -18,9 +18,7 @@ from tests.each import for_each
         ("odd\\name.py", None, "odd\\name.py"),
     ],
 )
-def test_a_package_s_file_is_shown_from_the_package_on(
-    file: str, package: str | None, shown: str
-) -> None:
+def test_a_package_s_file_is_shown_from_the_package_on(file, package, shown):
     location = StackEntry(file=file, line=1, function="f", package=package)
     assert location.shown_file == shown
     assert "shown_file" not in plain(location)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import Fix
-from graphdoctor.facts.recording import Recording
 from tests.factories import diagnosed
 
 
-def advice(fix: Fix) -> str:
+def advice(fix):
     """A suggestion, and when it holds."""
     return fix.title if fix.condition is None else f"{fix.title}, {fix.condition}"
 
 
-def findings(facts: Recording, *prefixes: str) -> list[Finding]:
+def findings(facts, *prefixes):
     return [
         finding
         for finding in diagnosed(facts).findings
@@ -23,7 +18,7 @@ def findings(facts: Recording, *prefixes: str) -> list[Finding]:
     ]
 
 
-def said(cases: Mapping[str, Recording], *prefixes: str) -> str:
+def said(cases, *prefixes):
     """The findings of each case whose codes begin so."""
     return "\n".join(
         line
@@ -35,7 +30,7 @@ def said(cases: Mapping[str, Recording], *prefixes: str) -> str:
     )
 
 
-def _lines(finding: Finding) -> Iterator[str]:
+def _lines(finding):
     where, cost = finding.location, finding.cost
     about = ", ".join([*finding.compile_ids, *(change.expression for change in finding.changes)])
     yield f"{finding.code} {finding.severity}, {finding.count} times, {where.file}:{where.line} ({about})"
@@ -48,12 +43,12 @@ def _lines(finding: Finding) -> Iterator[str]:
     yield from (f"    {_fix(fix)}" for fix in finding.fixes)
 
 
-def _fix(fix: Fix) -> str:
+def _fix(fix):
     place = f" [{fix.place.where}] {fix.snippet!r}" if fix.place is not None else ""
     return f"- {fix.kind}{', safe' if fix.is_safe else ''}: {advice(fix)}{place}"
 
 
-def said_in_full(cases: Mapping[str, Recording]) -> str:
+def said_in_full(cases):
     """All that is diagnosed in each case: findings, recompiles, graphs, frames and counts."""
     return "\n".join(
         line
@@ -62,7 +57,7 @@ def said_in_full(cases: Mapping[str, Recording]) -> str:
     )
 
 
-def _diagnosed_lines(diagnosis: Diagnosis) -> Iterator[str]:
+def _diagnosed_lines(diagnosis):
     for found in diagnosis.findings:
         at, path = found.location, " > ".join(step.function for step in found.user_stack)
         yield f"{found.code} {found.severity} {found.torch_id}, {found.count} times at {at.file}:{at.line} by {path!r}"
@@ -87,6 +82,6 @@ def _diagnosed_lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"{_known(diagnosis.summary)}"
 
 
-def _known(fact: object) -> dict[str, object]:
+def _known(fact):
     """What isn't zero or nothing; None stays."""
     return {name: value for name, value in vars(fact).items() if value or value is None}

@@ -30,7 +30,7 @@ for args in [given] if isinstance(given, tuple) else given:
 """
 
 
-def parts(name: str) -> tuple[str, list[tuple[str, str, str]]]:
+def parts(name):
     """A program, and what follows it: a sign, the words after it, and the lines below."""
     first, *others = re.split(r"^(?=-[-~!?] )", PROGRAMS[name], flags=re.MULTILINE)
     found = [(part[:2], *part[3:].split("\n", 1)) for part in others]
@@ -46,7 +46,7 @@ ADVISED = [
 
 
 @pytest.fixture(scope="session")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def said(tmp_path_factory):
     """The findings in each program; all run in one process."""
     folder = tmp_path_factory.mktemp("programs")
     files = {f"program_{number}.py": name for number, name in enumerate(PROGRAMS)}
@@ -66,7 +66,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_advised(name: str, said: dict[str, list[Any]]) -> None:
+def test_what_is_advised(name, said):
     code = name.split(maxsplit=1)[0]
     mine = [finding for finding in said[name] if finding["code"] == code]
     titles = [
@@ -97,13 +97,11 @@ def test_what_is_advised(name: str, said: dict[str, list[Any]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "code", "is_whole"), ADVISED)
-def test_advice_is_true(
-    name: str, code: str, is_whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_advice_is_true(name, code, is_whole, tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
     from graphdoctor.probe.torch_private.torch_config import config_kept
 
-    def results(text: str, *, is_compiled: bool) -> list[Any]:
+    def results(text, *, is_compiled):
         module = ModuleType("advised")
         module.__file__ = str(tmp_path / "advised.py")
         Path(module.__file__).write_text(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import graphdoctor
 from graphdoctor.rules.catalog import ALL_RULES, PAGES, RULES
-from graphdoctor.rules.diagnosis.rule import BreakRule, GapPage, Rule
+from graphdoctor.rules.diagnosis.rule import BreakRule, GapPage
 
 DOC_SECTIONS = ("What it finds", "Why it costs", "Example", "Use instead", "Fix safety", "Source")
 """Sections of a rule's page, in order."""
@@ -39,7 +39,7 @@ OF_EXPORT = {"GD600", "GD601"}
 """Rules about what only an export finds; tests/studies/export has their examples."""
 
 
-def first_block(rule: Rule, section: str) -> str:
+def first_block(rule, section):
     """The first Python block of a section as a program: what *Use instead* leaves out is as in the
     example."""
     match = re.search(r"```python\n(.*?)```", rule.sections()[section], re.DOTALL)
@@ -57,7 +57,7 @@ def first_block(rule: Rule, section: str) -> str:
     return "\n".join([*reversed(kept), match[1]])
 
 
-def _defined(node: ast.stmt) -> set[str]:
+def _defined(node):
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
             return {name}
@@ -70,7 +70,7 @@ def _defined(node: ast.stmt) -> set[str]:
     }
 
 
-def _read(tree: ast.AST) -> set[str]:
+def _read(tree):
     return {
         each.id
         for each in ast.walk(tree)
@@ -78,7 +78,7 @@ def _read(tree: ast.AST) -> set[str]:
     }
 
 
-def test_pages_have_ordered_sections_and_runnable_code() -> None:
+def test_pages_have_ordered_sections_and_runnable_code():
     wrong = []
     for page in PAGES.values():
         sections = GAP_SECTIONS if isinstance(page, GapPage) else DOC_SECTIONS
@@ -104,7 +104,7 @@ def test_pages_have_ordered_sections_and_runnable_code() -> None:
     assert wrong == []
 
 
-def test_every_code_that_the_package_names_has_a_page() -> None:
+def test_every_code_that_the_package_names_has_a_page():
     package = Path(graphdoctor.__file__).parent
     named = {
         code
@@ -114,7 +114,7 @@ def test_every_code_that_the_package_names_has_a_page() -> None:
     assert named == set(PAGES)
 
 
-def test_codes_and_names_are_unique_and_well_formed() -> None:
+def test_codes_and_names_are_unique_and_well_formed():
     assert len({page.name for page in PAGES.values()}) == len(PAGES)
     assert all(re.fullmatch(r"GD[1-9]\d\d", code) for code in PAGES)
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", page.name) for page in PAGES.values())
@@ -126,7 +126,7 @@ def test_codes_and_names_are_unique_and_well_formed() -> None:
     )
 
 
-def test_registry_ids_have_one_rule_and_catch_all_is_last() -> None:
+def test_registry_ids_have_one_rule_and_catch_all_is_last():
     claimed = [
         torch_id for rule in RULES if isinstance(rule, BreakRule) for torch_id in rule.torch_ids
     ]

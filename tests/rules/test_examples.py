@@ -7,13 +7,11 @@ import dataclasses
 import json
 import re
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.rules.diagnosis.rule import Rule
 from tests.conftest import REPOSITORY, clean_environment, run_command, run_script
 from tests.rules.test_documentation import BELOW_DYNAMO, NEEDS_RANKS, OF_EXPORT, first_block
 
@@ -67,7 +65,7 @@ def example_inputs():
 """
 
 
-def document_of(rule: Rule, section: str, folder: Path) -> dict[str, Any]:
+def document_of(rule, section, folder):
     """What the command that knows the rule's facts says of one of its snippets."""
     code = first_block(rule, section)
     if rule.code == "GD200":
@@ -76,7 +74,7 @@ def document_of(rule: Rule, section: str, folder: Path) -> dict[str, Any]:
     return diagnosed(code, folder, name, is_repeated=rule.code in REPEATED)
 
 
-def diagnosed_bare(code: str, folder: Path) -> dict[str, Any]:
+def diagnosed_bare(code, folder):
     """The JSON document for a snippet's TORCH_TRACE log, which has torch's text alone."""
     (folder / "snippet.py").write_text(code + _CALLS)
     environment = clean_environment(TORCH_TRACE=str(folder / "trace"))
@@ -84,7 +82,7 @@ def diagnosed_bare(code: str, folder: Path) -> dict[str, Any]:
     return json.loads(run_command("report", "trace", "--format", "json", cwd=folder).stdout)
 
 
-def diagnosed(code: str, folder: Path, name: str, *, is_repeated: bool = False) -> dict[str, Any]:
+def diagnosed(code, folder, name, *, is_repeated=False):
     """The JSON document for a snippet."""
     (folder / "snippet.py").write_text(code + _TARGET)
     config = [
@@ -102,12 +100,12 @@ def diagnosed(code: str, folder: Path, name: str, *, is_repeated: bool = False) 
     return document
 
 
-def codes(document: dict[str, Any]) -> set[str]:
+def codes(document):
     """The codes of a document's findings."""
     return {finding["code"] for finding in document["findings"]}
 
 
-def is_plain(rule: Rule, section: str) -> bool:
+def is_plain(rule, section):
     """The snippet needs no options, no command but ``explain``, and raises nothing: many can share
     a process."""
     code = first_block(rule, section)
@@ -119,7 +117,7 @@ def is_plain(rule: Rule, section: str) -> bool:
 
 
 @pytest.fixture(scope="session")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def plain(tmp_path_factory):
     """The document for all plain snippets, run in one process: starting one takes most of a
     snippet's time."""
     folder = tmp_path_factory.mktemp("snippets")
@@ -136,13 +134,11 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return document
 
 
-def snippet_name(rule: Rule, section: str) -> str:
+def snippet_name(rule, section):
     return f"{rule.code}_{section.split(maxsplit=1)[0].lower()}.py"
 
 
-def found(
-    rule: Rule, section: str, folder: Path, request: pytest.FixtureRequest
-) -> tuple[set[str], bool]:
+def found(rule, section, folder, request):
     """The codes of the findings in a snippet, and whether a graph came of it."""
     if not is_plain(rule, section):
         document = document_of(rule, section, folder)
@@ -166,7 +162,7 @@ def found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", EXPLAINED, ids=lambda rule: rule.code)
-def test_example_is_found(rule: Rule, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_example_is_found(rule, tmp_path, request):
     installed = tuple(int(part) for part in version("torch").split(".")[:2])
     if installed < NEEDS_TORCH.get(rule.code, (2, 11)):
         pytest.skip(f"torch {version('torch')} gives this break another rule's message")
@@ -178,7 +174,7 @@ def test_example_is_found(rule: Rule, tmp_path: Path, request: pytest.FixtureReq
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", EXPLAINED, ids=lambda rule: rule.code)
-def test_use_instead_is_clean(rule: Rule, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_use_instead_is_clean(rule, tmp_path, request):
     here, has_graph = found(rule, "Use instead", tmp_path, request)
     assert here - MEASURED == ALSO_FINDS.get(rule.code, set())
     assert has_graph
@@ -190,11 +186,11 @@ def test_use_instead_is_clean(rule: Rule, tmp_path: Path, request: pytest.Fixtur
     [rule for rule in RULES if rule.code not in NO_COMMON_RESULT],
     ids=lambda rule: rule.code,
 )
-def test_use_instead_gives_the_same_results(rule: Rule) -> None:
+def test_use_instead_gives_the_same_results(rule):
     torch = pytest.importorskip("torch")
     from graphdoctor.probe.torch_private.torch_config import changed_config, config_kept
 
-    def results(code: str) -> list[tuple[Any, Any]]:
+    def results(code):
         names: dict[str, Any] = {}
         precision = torch.get_float32_matmul_precision()
         try:
@@ -222,7 +218,7 @@ def test_use_instead_gives_the_same_results(rule: Rule) -> None:
     assert changed_config() == set_before
 
 
-def _result(forward: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+def _result(forward, args):
     output = forward(*args)
     # A dataclass has tensors in its fields.
     outputs = list(vars(output).values()) if dataclasses.is_dataclass(output) else [output]

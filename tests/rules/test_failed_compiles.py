@@ -4,14 +4,11 @@ line."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from graphdoctor.facts.recording import BreakReason, Call, CallError, FailedCompile, Recording
+from graphdoctor.facts.recording import BreakReason, Call, CallError, FailedCompile
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.stack import StackEntry
 from tests.conftest import run_command
 from tests.each import for_each
 from tests.factories import compiled, entry, frame, recording
@@ -92,7 +89,7 @@ def example_inputs():
 """
 
 
-def explained(program: str, mark: str, folder: Path) -> tuple[dict[str, Any], int]:
+def explained(program, mark, folder):
     """The document on a program, and the number of the line that has a mark."""
     (folder / "model.py").write_text(program)
     printed = run_command("explain", "model.py", "--format", "json", cwd=folder).stdout
@@ -112,9 +109,7 @@ def explained(program: str, mark: str, folder: Path) -> tuple[dict[str, Any], in
     ],
     ids=["torch.cond", "a class of torch's own", "a fake kernel", "a stance", "toggled errors"],
 )
-def test_a_refused_call_has_a_finding_at_its_line(
-    program: str, codes: list[str], tmp_path: Path
-) -> None:
+def test_a_refused_call_has_a_finding_at_its_line(program, codes, tmp_path):
     document, line = explained(program, "# breaks here", tmp_path)
     places = [(finding["code"], finding["location"]["line"]) for finding in document["findings"]]
     assert places == [(code, line) for code in codes]
@@ -161,9 +156,7 @@ INFERRED = (
     ],
     ids=["recompiled", "marked", "inferred", "forbidden"],
 )
-def test_a_documented_error_is_the_programs(
-    text: str, line: int, message: str, advice: str, where: str
-) -> None:
+def test_a_documented_error_is_the_programs(text, line, message, advice, where):
     facts = failed("AssertionError", entry(5), message=text)
     if where == "call":
         error = CallError(type="RuntimeError", message=text, traceback="", eager="ok")
@@ -177,7 +170,7 @@ def test_a_documented_error_is_the_programs(
     assert found.fixes[0].title.startswith(advice)
 
 
-def failed(kind: str, place: StackEntry, **values: Any) -> Recording:
+def failed(kind, place, **values):
     """A compile that failed at a line."""
     failure = FailedCompile(type=kind, message="words", chain=(), stack=(place,)).replace(**values)
     compile_ = compiled().replace(outcome="failed", failure=failure)
@@ -198,13 +191,13 @@ def failed(kind: str, place: StackEntry, **values: Any) -> Recording:
         ("KeyboardInterrupt", False),
     ],
 )
-def test_an_error_inside_dynamo_can_be_of_any_class(kind: str, is_internal: bool) -> None:
+def test_an_error_inside_dynamo_can_be_of_any_class(kind, is_internal):
     found = findings(failed(kind, entry(12)), "GD502")
     assert [finding.location.line for finding in found] == [12] * is_internal
 
 
-def test_nothing_of_a_package_is_to_be_put_under_disable() -> None:
-    def advised(place: StackEntry) -> list[str]:
+def test_nothing_of_a_package_is_to_be_put_under_disable():
+    def advised(place):
         return [fix.title for fix in findings(failed("AttributeError", place), "GD502")[0].fixes]
 
     report = "Report it to PyTorch with what graphdoctor bundle writes"
@@ -257,9 +250,7 @@ def example_inputs():
 @pytest.mark.parametrize(
     ("program", "name"), [(LENGTH, "__len__"), (CLASS, "__class__")], ids=["a length", "a class"]
 )
-def test_the_program_s_own_function_that_torch_called_is_named(
-    program: str, name: str, tmp_path: Path
-) -> None:
+def test_the_program_s_own_function_that_torch_called_is_named(program, name, tmp_path):
     document, line = explained(program, "# raised here", tmp_path)
     (finding,) = document["findings"]
     assert finding["code"] == "GD502"
@@ -286,7 +277,7 @@ def test_the_program_s_own_function_that_torch_called_is_named(
         ("something else", "RuntimeError when making fake tensor call;"),
     ],
 )
-def test_error_raised_while_tracing_has_torchs_id(got: str, told: str) -> None:
+def test_error_raised_while_tracing_has_torchs_id(got, told):
     kind = "RuntimeError when making fake tensor call"
     words = (
         f"Dynamo failed to run FX node with fake tensors: call_function f(*(), **{{}}): got {got}"

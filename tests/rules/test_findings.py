@@ -3,33 +3,16 @@ errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-from syrupy.assertion import SnapshotAssertion
-
-from graphdoctor.facts.guards import (
-    ChangeKind,
-    GuardChange,
-    GuardNode,
-    Guards,
-    GuardSet,
-    SubtreeCost,
-)
-from graphdoctor.facts.profiled import InductorGraph, InductorOperation
+from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.recording import (
     BreakReason,
     Call,
     CallError,
     CaptureGap,
-    Compile,
     CompileCall,
     Enclosing,
     FailedCompile,
-    Frame,
-    Graph,
     GraphNode,
-    Recording,
     RepeatedBlocks,
     TargetInfo,
     TorchMechanism,
@@ -56,14 +39,14 @@ from tests.studies.profile import facts
 from tests.studies.profile.facts import code, operation, ran
 
 
-def none_in(cases: Iterable[Recording], *prefixes: str) -> bool:
+def none_in(cases, *prefixes):
     return not any(finding for case in cases for finding in findings(case, *prefixes))
 
 
 # Kernels of a profile.
 
 
-def profiled(runs: list[Any], *graphs: InductorGraph) -> Recording:
+def profiled(runs, *graphs):
     return recorded(profiled=facts.profiled(runs, *graphs))
 
 
@@ -71,7 +54,7 @@ CONVOLUTION = operation("convolution", 3)
 MUL64 = operation("mul", 3, dtype="float64", input_dtypes=("float64",))
 
 
-def copying(us: float, *operations: InductorOperation) -> Recording:
+def copying(us, *operations):
     """A kernel of some operations, then a library's of the first."""
     kernels = [
         code("triton_poi_fused_0", *range(len(operations))),
@@ -81,7 +64,7 @@ def copying(us: float, *operations: InductorOperation) -> Recording:
     return profiled(runs, facts.graph(kernels, operations))
 
 
-def cast(line: int, target: str = "bfloat16", **more: Any) -> InductorOperation:
+def cast(line, target="bfloat16", **more):
     given = {
         "target": "prims.convert_element_type.default",
         "input_dtypes": ("float32",),
@@ -90,13 +73,13 @@ def cast(line: int, target: str = "bfloat16", **more: Any) -> InductorOperation:
     return operation("_to_copy", line, **given | more)
 
 
-def casting(*operations: InductorOperation, us: float = 50.0) -> Recording:
+def casting(*operations, us=50.0):
     """One kernel of all of them."""
     kernel = code("triton_poi_fused_0", *range(len(operations)))
     return profiled([ran("triton_poi_fused_0", us)], facts.graph([kernel], operations))
 
 
-def two_casts(size: int | None, *others: InductorOperation) -> Recording:
+def two_casts(size, *others):
     """A kernel that moves 3 MB, and another one."""
     second = range(1, 2 + len(others))
     kernels = [
@@ -107,7 +90,7 @@ def two_casts(size: int | None, *others: InductorOperation) -> Recording:
     return profiled(runs, facts.graph(kernels, [cast(3), cast(4), *others]))
 
 
-def library_calls(*, is_profiled: bool) -> Recording:
+def library_calls(*, is_profiled):
     kernels = [code("extern_kernels.mm", 0), code("extern_kernels.mm", 1)]
     runs = [ran("gemm", 20.0, "aten::mm"), ran("gemm", 74.0, "aten::mm")]
     known = facts.profiled(runs, facts.graph(kernels, [operation("mm", 3), operation("mm", 9)]))
@@ -115,7 +98,7 @@ def library_calls(*, is_profiled: bool) -> Recording:
     return recorded(calls, profiled=known if is_profiled else None)
 
 
-def test_kernels_of_a_profile(snapshot: SnapshotAssertion) -> None:
+def test_kernels_of_a_profile(snapshot):
     clones = facts.graph(
         [code("triton_poi_fused_clone_0", 0), code("triton_poi_fused_clone_1", 1)],
         [operation("clone", 3), operation("clone", 7)],
@@ -153,13 +136,14 @@ def test_kernels_of_a_profile(snapshot: SnapshotAssertion) -> None:
 # Guards.
 
 
-def guarded(
-    *sets: GuardSet, compiles: tuple[Compile, ...] = (compiled(),), **values: Any
-) -> Recording:
+ONE_COMPILE = (compiled(),)
+
+
+def guarded(*sets, compiles=ONE_COMPILE, **values):
     return recording(compiles=compiles).replace(guards=Guards(sets=sets, **values))
 
 
-def guard_set(count: int = 1, *, internal: bool = False, **values: Any) -> GuardSet:
+def guard_set(count=1, *, internal=False, **values):
     node = GuardNode(
         kind="TYPE_MATCH", source="L['self']._modules['fc']", expression="self.fc", expected="a Linear",
         path="self.fc", is_module_internal=internal, depth=3, guard="",
@@ -173,7 +157,7 @@ def guard_set(count: int = 1, *, internal: bool = False, **values: Any) -> Guard
     )
 
 
-def scaled(count: int) -> tuple[Compile, ...]:
+def scaled(count):
     """Recompiles, each for another scale and a flag of its own."""
     changes = [
         (change("number", "scale", str(n - 1), str(n)), change("flag", f"flag{n}", None, None))
@@ -182,7 +166,7 @@ def scaled(count: int) -> tuple[Compile, ...]:
     return compiled(), *(recompiled(f"0/{n}", *values) for n, values in enumerate(changes, start=1))
 
 
-def test_guards(snapshot: SnapshotAssertion) -> None:
+def test_guards(snapshot):
     bill = tuple(
         SubtreeCost(path=path, guard_count=1, check_us=us)
         for path, us in (("self", 9.0), ("self.fc", 8.0))
@@ -235,9 +219,7 @@ OF_MODULE = {"source": "L['self']._modules['fc']"}
         ([change("unknown", "a guard that torch did not name", source=None)], False, False),
     ],
 )
-def test_no_guard_is_dropped_that_the_run_saw_fail(
-    changes: list[GuardChange], internal: bool, values: bool
-) -> None:
+def test_no_guard_is_dropped_that_the_run_saw_fail(changes, internal, values):
     for expected, is_internal in ((internal, True), (values, False)):
         again = [recompiled("0/1", *changes)] if changes else []
         of = guard_set(1200, internal=is_internal, share=0.5, check_us=1.0)
@@ -264,9 +246,7 @@ def test_no_guard_is_dropped_that_the_run_saw_fail(
         ({"dynamic": False}, [], "rank", False),
     ],
 )
-def test_dynamic_false_is_named_where_it_is_the_cause(
-    arguments: dict[str, object], calls: list[dict[str, str]], kind: ChangeKind, is_blamed: bool
-) -> None:
+def test_dynamic_false_is_named_where_it_is_the_cause(arguments, calls, kind, is_blamed):
     facts = recompiled_for(change(kind))
     made = [
         CompileCall(file=FILE, line=9, function="main", compiled="f", arguments=given)
@@ -289,9 +269,7 @@ def test_dynamic_false_is_named_where_it_is_the_cause(
         ("torch._dynamo.config.capture_scalar_outputs", True, True),
     ],
 )
-def test_a_setting_that_cannot_help_is_not_suggested(
-    name: str, value: bool, is_suggested: bool
-) -> None:
+def test_a_setting_that_cannot_help_is_not_suggested(name, value, is_suggested):
     facts = recompiled_for(change("module_number", "self.step", source="L['self'].step"))
     target = facts.target.replace(config={name: value})
     [found] = findings(facts.replace(target=target), "GD205")
@@ -316,7 +294,7 @@ WEIGHT = change(
 ).replace(is_parameter=True)
 
 
-def instances(*changes: GuardChange, times: int = 2, is_regional: bool = False) -> Recording:
+def instances(*changes, times=2, is_regional=False):
     again = (
         recompiled(f"0/{number}", *changes, call=1, stack=IN_LOOP) for number in range(1, times + 1)
     )
@@ -324,11 +302,11 @@ def instances(*changes: GuardChange, times: int = 2, is_regional: bool = False) 
     return found.replace(target=found.target.replace(is_regional=is_regional))
 
 
-def recompiled_for(changed: GuardChange) -> Recording:
+def recompiled_for(changed):
     return recording(compiles=(compiled("0/0"), recompiled("0/1", changed)), frames=(frame(),))
 
 
-def filled(source: str, line: str, old: str | None, new: str) -> Recording:
+def filled(source, line, old, new):
     """A container whose length changed, guarded on at a line."""
     changed = change(
         "length", f"len({source[3:].replace(chr(39) + ']', '', 1)})", old, new, source=source
@@ -336,7 +314,7 @@ def filled(source: str, line: str, old: str | None, new: str) -> Recording:
     return recompiled_for(changed.replace(guard_location=entry(12, line)))
 
 
-def test_recompiles(snapshot: SnapshotAssertion) -> None:
+def test_recompiles(snapshot):
     cases = {
         "layers of other widths": instances(INPUT, WEIGHT, WIDTH),
         "numbers alone": instances(WIDTH),
@@ -357,7 +335,7 @@ def test_recompiles(snapshot: SnapshotAssertion) -> None:
 SEEN = "L['self'].seen"
 
 
-def test_a_container_grows_where_its_own_line_adds_to_it() -> None:
+def test_a_container_grows_where_its_own_line_adds_to_it():
     grows = [
         (SEEN, "self.seen.append(x.sum())", "0", "1"),
         (SEEN, "self.seen += [x.sum()]", "0", "1"),
@@ -392,7 +370,7 @@ def test_a_container_grows_where_its_own_line_adds_to_it() -> None:
         ] * len(cases)
 
 
-def test_sizes_0_and_1_are_not_dynamic() -> None:
+def test_sizes_0_and_1_are_not_dynamic():
     """Sizes 3, 2, 1 and 0: making the dim dynamic saves one recompile, not two."""
     steps = [("3", "2"), ("1", "0")]
     again = (
@@ -404,7 +382,7 @@ def test_sizes_0_and_1_are_not_dynamic() -> None:
     assert second.fixes[0].title == "Move the compile to a warm-up with a size of 0, or pad to 2"
 
 
-def of_rank(compile_: Compile, rank: int, frame_id: int | None = None) -> Compile:
+def of_rank(compile_, rank, frame_id=None):
     """The compile as the reader names that of another rank."""
     number = 10 * rank if frame_id is None else frame_id
     update = {
@@ -415,12 +393,12 @@ def of_rank(compile_: Compile, rank: int, frame_id: int | None = None) -> Compil
     return compile_.replace(**update)
 
 
-def ranks(*compiles: Compile, other: Frame | None = None) -> Recording:
+def ranks(*compiles, other=None):
     second = (other or frame(10)).replace(process="rank1")
     return recording(frames=(frame(), second), compiles=compiles)
 
 
-def test_ranks(snapshot: SnapshotAssertion) -> None:
+def test_ranks(snapshot):
     elsewhere = frame(11, function="other").replace(line=99)
     cases = {
         "a rank that compiles more often": ranks(
@@ -447,14 +425,12 @@ def test_ranks(snapshot: SnapshotAssertion) -> None:
 LAYERS = tuple(f"layers.{index}" for index in range(4))
 
 
-def blocks(*paths: str, **values: Any) -> RepeatedBlocks:
+def blocks(*paths, **values):
     known = {"class_name": "Layer", "kinds": 1, "compiled_as": "module", "container": "layers"}
     return RepeatedBlocks(paths=paths or LAYERS, **known | values)
 
 
-def graph_of(
-    ops: Mapping[str | None, int], *, index: int = 0, root: str = "L['self']", **differing: str
-) -> Graph:
+def graph_of(ops, *, index=0, root="L['self']", **differing):
     """A graph with so many operations in each module, None for what is in no module; fields that
     differ by layer."""
     paths = [path for path, count in ops.items() for _ in range(count)]
@@ -475,9 +451,10 @@ def graph_of(
     return graph(f"0/{index}", index=index).replace(nodes=nodes, op_count=len(nodes))
 
 
-def repeating(
-    *graphs: Graph, known: tuple[RepeatedBlocks, ...] | None = (blocks(),), **target: Any
-) -> Recording:
+ONE_KIND = (blocks(),)
+
+
+def repeating(*graphs, known=ONE_KIND, **target):
     arguments = {"backend": "eager", "mode": None, "fullgraph": False, "options": {}}
     given = {
         "name": "Net",
@@ -491,11 +468,11 @@ def repeating(
     return found.replace(target=TargetInfo(text="model.py", **given | target))
 
 
-def even(count: int, *, rest: int = 0, paths: tuple[str, ...] = LAYERS) -> dict[str | None, int]:
+def even(count, *, rest=0, paths=LAYERS):
     return {**{f"{path}.linear": count for path in paths}, None: rest}
 
 
-def test_modules_that_repeat(snapshot: SnapshotAssertion) -> None:
+def test_modules_that_repeat(snapshot):
     others = tuple(f"decoder.{index}" for index in range(3))
     both = (
         blocks(),
@@ -567,9 +544,7 @@ WRAPPER = frame(0, function="forward").replace(
 )
 
 
-def in_torch(
-    mechanism: TorchMechanism = "ddp_forward", container: str | None = "Sequential", **values: Any
-) -> Recording:
+def in_torch(mechanism="ddp_forward", container="Sequential", **values):
     """Breaks in torch's own code around a module; without a graph."""
     helper = {"file": "/lib/python3.11/contextlib.py", "origin": "stdlib", "code_name": "helper"}
     records = (
@@ -586,7 +561,7 @@ def in_torch(
     return recording(**known | values)
 
 
-def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
+def test_breaks_in_torch_s_own_code(snapshot):
     mechanisms: tuple[TorchMechanism, ...] = ("ddp_forward", "fsdp_hook", "module_hook")
     cases = {
         **{f"{mechanism} around a container": in_torch(mechanism) for mechanism in mechanisms},
@@ -611,7 +586,7 @@ def test_breaks_in_torch_s_own_code(snapshot: SnapshotAssertion) -> None:
     assert verdict(diagnosed(alone))[0].startswith("Not compiled")
 
 
-def skipped_in_package(*blocks: Enclosing) -> Recording:
+def skipped_in_package(*blocks):
     place = {
         "file": "/site-packages/slowlib/core.py",
         "function": "forward",
@@ -624,7 +599,7 @@ def skipped_in_package(*blocks: Enclosing) -> Recording:
     return recording(breaks=(broken,), sources=(source,))
 
 
-def test_a_break_in_a_package_that_skips_a_function(snapshot: SnapshotAssertion) -> None:
+def test_a_break_in_a_package_that_skips_a_function(snapshot):
     loop = Enclosing(kind="for", line=15, text="for block in self.blocks:")
     assert (
         said({"alone": skipped_in_package(), "in a loop": skipped_in_package(loop)}, "GD111")
@@ -632,7 +607,7 @@ def test_a_break_in_a_package_that_skips_a_function(snapshot: SnapshotAssertion)
     )
 
 
-def test_break_skipping_a_resume_keeps_earlier_graphs() -> None:
+def test_break_skipping_a_resume_keeps_earlier_graphs():
     broken = record(entry(16, "x = block(x)"), effect="frame_skipped", compile_id="1/0")
     frames = (frame(), frame(1, resumes_at=15))
     compiles = (compiled(), compiled("1/0", outcome="skipped"))
@@ -647,9 +622,7 @@ def test_break_skipping_a_resume_keeps_earlier_graphs() -> None:
     )
 
 
-def skipped_in(
-    *blocks: Enclosing, types: tuple[str, ...] = (), is_called: bool = False
-) -> list[str]:
+def skipped_in(*blocks, types=(), is_called=False):
     """What GD111 advises for a break in blocks, on their line or in a function that the line
     calls."""
     call = "y = inner(y)"
@@ -662,11 +635,11 @@ def skipped_in(
     return [fix.title for one in findings(found, "GD111") for fix in one.fixes]
 
 
-def block(kind: str, line: int, text: str) -> Enclosing:
+def block(kind, line, text):
     return Enclosing(kind=kind, line=line, text=text)
 
 
-def test_line_moves_out_of_blocks_torch_cannot_resume_in() -> None:
+def test_line_moves_out_of_blocks_torch_cannot_resume_in():
     under, loops = (("Graph break under GenericContextWrappingVariable",), ("graph break in loop",))
     outer, inner = (block("with", line, "with lock:") for line in (12, 14))
     grad = block("with", 13, "with torch.no_grad():")
@@ -697,7 +670,7 @@ LOWERING = "InductorError: LoweringException: "
 TORCH_FILE = "/env/lib/python3.12/site-packages/torch/_inductor/cudagraph_trees.py"
 
 
-def overwritten(made: str, *, is_gradient: bool = False) -> str:
+def overwritten(made, *, is_gradient=False):
     """What Python prints where a result of a CUDA graph is read too late (torch 2.11)."""
     what, cure = "tensor", "To prevent overwriting, clone the tensor outside of torch.compile()"
     if is_gradient:
@@ -723,8 +696,8 @@ MADE = 'File "/app/model.py", line 20, in forward\n    y = inner(x)\n  File "/ap
     ],
 )
 def test_an_overwritten_result_is_named_where_it_is_read(
-    made: str, is_gradient: bool, is_script: bool, places: list[int], advice: str
-) -> None:
+    made, is_gradient, is_script, places, advice
+):
     text = overwritten(made, is_gradient=is_gradient)
     if is_script:
         ended = ProbeExit(status=1, reason="error", traceback=text)
@@ -739,7 +712,7 @@ def test_an_overwritten_result_is_named_where_it_is_read(
     assert found.fixes[0].title.startswith(advice)
 
 
-def failed_backend(seen: str | None, failure: str = "unused") -> Recording:
+def failed_backend(seen, failure="unused"):
     """What the backend raised as we saw it, or as torch words it in a log that graphdoctor didn't
     record."""
     known = {"failure": FailedCompile(type="BackendCompilerFailed", message=failure)}
@@ -749,9 +722,7 @@ def failed_backend(seen: str | None, failure: str = "unused") -> Recording:
     return recording(compiles=(broken,), graphs=() if seen is None else (graph(error=seen),))
 
 
-def failed_tracing(
-    kind: str = "TorchRuntimeError", *, is_foreign: bool = True, line: int | None = 5
-) -> Recording:
+def failed_tracing(kind="TorchRuntimeError", *, is_foreign=True, line=5):
     chain = (BreakReason(gb_type="RuntimeError when making fake tensor call"),)
     stack = () if line is None else (entry(line),)
     failure = FailedCompile(type=kind, message="words", chain=chain, stack=stack)
@@ -763,13 +734,13 @@ def failed_tracing(
     return recording(compiles=(failed,), frames=(frame(0),)).replace(**known)
 
 
-def failed_call(eager: str, **options: object) -> Recording:
+def failed_call(eager, **options):
     error = CallError(type="ValueError", message="words", traceback="", eager=eager)
     target = recording().target.replace(call_options=options)
     return recording().replace(calls=(Call(index=1, outcome="error", error=error),), target=target)
 
 
-def test_errors(snapshot: SnapshotAssertion) -> None:
+def test_errors(snapshot):
     key = "KeyError: 'x'\n  target: aten.foo.default"
     below = "AssertionError: \n  target: aten.foo.default\n  args[0]: T"
     cases = {

@@ -6,12 +6,9 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.kernels import (
     CacheBypass,
@@ -26,7 +23,7 @@ from graphdoctor.facts.kernels import (
     KernelTime,
 )
 from graphdoctor.facts.profiled import KeptTensor, MeasuredMemory, Partition
-from graphdoctor.facts.recording import Graph, GraphNode, Recording
+from graphdoctor.facts.recording import Graph, GraphNode
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.catalog import ALL_RULES
 from graphdoctor.trace.reader import read_recording
@@ -34,13 +31,13 @@ from graphdoctor.trials.launch.child import Setup, record
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import RunChange
 from tests import factories
-from tests.conftest import RunCli, probe_python
+from tests.conftest import probe_python
 from tests.rules.said import findings, said
 from tests.rules.test_documentation import BELOW_DYNAMO, first_block
 from tests.studies.profile import facts
 
 
-def share(**values: object) -> KernelShare:
+def share(**values):
     """A call of 100 µs that computes for 60, half of it in libraries."""
     known: dict[str, object] = {
         "call_us": 100.0,
@@ -56,23 +53,23 @@ def share(**values: object) -> KernelShare:
     return KernelShare(**known | values)
 
 
-def codes(recording: Recording) -> list[str]:
+def codes(recording):
     return [finding.code for finding in findings(recording, "GD4", "GD5")]
 
 
-def recorded(kernels: KernelShare | None = None, **values: object) -> Recording:
+def recorded(kernels=None, **values):
     return factories.recording().replace(kernels=kernels, **values)
 
 
-def skip(kind: str, **values: object) -> CudaGraphSkip:
+def skip(kind, **values):
     return CudaGraphSkip(kind=kind, reason=f"skipping cudagraphs due to {kind}", **values)
 
 
-def with_graphs(*, kernels: KernelShare | None = None, **values: object) -> Recording:
+def with_graphs(*, kernels=None, **values):
     return recorded(kernels, cuda_graphs=CudaGraphs(**{"captured": 1, **values}))
 
 
-def recorded_as(**values: object) -> CudaGraphFunction:
+def recorded_as(**values):
     """A function that torch records."""
     known = {
         "compile_id": "0/0",
@@ -85,22 +82,20 @@ def recorded_as(**values: object) -> CudaGraphFunction:
     return CudaGraphFunction(**{**known, "copied": (), **values})
 
 
-def graph_input(name: str, size: int = 8, source: str | None = "") -> CudaGraphInput:
+def graph_input(name, size=8, source=""):
     return CudaGraphInput(
         placeholder=name, bytes=size, source=f"L['{name}']" if source == "" else source
     )
 
 
-def node(
-    target: str, line: int, *inputs: str, opcode: str = "call_function", value: str | None = None
-) -> GraphNode:
+def node(target, line, *inputs, opcode="call_function", value=None):
     return GraphNode(
         name="n", opcode=opcode, target=target, args="", kwargs="", inputs=inputs, value=value, file=factories.FILE,
         line=line,
     )  # fmt: skip
 
 
-def writing(target: str) -> Recording:
+def writing(target):
     """A graph that torch skips because it writes to its input by such an operation."""
     argument = GraphNode(name="l_x_", opcode="placeholder", target="L_x_", args="", kwargs="")
     graph = factories.graph().replace(
@@ -110,7 +105,7 @@ def writing(target: str) -> Recording:
     return facts.replace(graphs=(graph,))
 
 
-def bypass(kind: str, **values: object) -> CacheBypass:
+def bypass(kind, **values):
     return CacheBypass(
         **{
             "compile_id": "0/0",
@@ -122,18 +117,16 @@ def bypass(kind: str, **values: object) -> CacheBypass:
     )
 
 
-def compiled_for(seconds: float | None, *bypasses: CacheBypass) -> Recording:
+def compiled_for(seconds, *bypasses):
     known = tuple(factories.compiled(f"0/{n}").replace(backend_s=seconds) for n in (0, 1))
     return factories.recording(compiles=known).replace(cache_bypasses=bypasses)
 
 
-def product(
-    target: str = "torch._C._nn.linear", value: str = "f32[8, 8] cuda:0", line: int = 11
-) -> GraphNode:
+def product(target="torch._C._nn.linear", value="f32[8, 8] cuda:0", line=11):
     return node(target, line, value=value)
 
 
-def on_cuda(*nodes: GraphNode, **precision: object) -> Recording:
+def on_cuda(*nodes, **precision):
     known = {
         "matmul_tf32": False,
         "convolution_tf32": True,
@@ -143,7 +136,7 @@ def on_cuda(*nodes: GraphNode, **precision: object) -> Recording:
     return recorded(float32_precision=Float32Precision(**known), graphs=(graph,))
 
 
-def kept(megabytes: int, layers: int = 1, **more: Any) -> Partition:
+def kept(megabytes, layers=1, **more):
     """What layers keep, each as much."""
     given: dict[str, Any] = {
         "operation": "aten.gelu.default",
@@ -161,7 +154,7 @@ def kept(megabytes: int, layers: int = 1, **more: Any) -> Partition:
     return Partition(saved=tuple(saved), recomputed={}, draws_random=False)
 
 
-def keeping(partition: Partition, *, backward: bool = True, **memory: Any) -> Recording:
+def keeping(partition, *, backward=True, **memory):
     """A profiled call with a graph that keeps something, of 100 MiB in all."""
     known = {
         "peak_of": "process",
@@ -187,7 +180,7 @@ FAST_PATH = KernelTime(
 SOFTMAX = KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=200.0, count=1)
 
 
-def gemm(name: str, us: float, operation: str = "aten::addmm") -> KernelTime:
+def gemm(name, us, operation="aten::addmm"):
     """A library's kernel on a GPU."""
     places = (CodeLine(file="/project/net.py", line=7), CodeLine(file="/project/head.py", line=30))
     return KernelTime(
@@ -362,15 +355,15 @@ NOT_FOUND = [
 ]  # fmt: skip
 
 
-def test_what_is_found_in_hand_built_facts(snapshot: SnapshotAssertion) -> None:
+def test_what_is_found_in_hand_built_facts(snapshot):
     assert said(FOUND, "GD4", "GD5") == snapshot
 
 
-def test_what_is_no_finding() -> None:
+def test_what_is_no_finding():
     assert [codes(facts) for facts in NOT_FOUND] == [[]] * len(NOT_FOUND)
 
 
-def test_host_bound_call_gets_no_faster_product_advice() -> None:
+def test_host_bound_call_gets_no_faster_product_advice():
     busy = share(device="cuda", library_us=80.0, generated_us=10.0)
     assert "GD510" in codes(on_cuda(product()).replace(kernels=busy))
     assert "GD510" not in codes(on_cuda(product()).replace(kernels=share(device="cuda", **TINY)))
@@ -384,9 +377,7 @@ def example_inputs():
 """
 
 
-def measured(
-    code: str, folder: Path, *, eager: bool = False, is_profile: bool = False
-) -> Recording:
+def measured(code, folder, *, eager=False, is_profile=False):
     """A page's program with its kernels; in a profile with its memory, too. What needs gradients
     gets them."""
     folder.mkdir(parents=True)
@@ -421,7 +412,7 @@ def measured(
     return read_recording(folder / "recording")
 
 
-def is_run(example: str) -> None:
+def is_run(example):
     """Skip what can't run on this machine."""
     torch = pytest.importorskip("torch")
     if "cuda" in example and not torch.cuda.is_available():
@@ -430,7 +421,7 @@ def is_run(example: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("rule", sorted(BELOW_DYNAMO - {"GD403", "GD506"}))
-def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
+def test_the_page_is_true(rule, tmp_path):
     example, instead = (
         first_block(ALL_RULES[rule], section) for section in ("Example", "Use instead")
     )
@@ -441,14 +432,12 @@ def test_the_page_is_true(rule: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_explain_sees_for_free_what_torch_says_below_dynamo(
-    tmp_path: Path, run_cli: RunCli
-) -> None:
+def test_explain_sees_for_free_what_torch_says_below_dynamo(tmp_path, run_cli):
     example, instead = (
         first_block(ALL_RULES["GD403"], section) for section in ("Example", "Use instead")
     )
 
-    def explained(code: str, *options: str) -> dict[str, dict[str, Any]]:
+    def explained(code, *options):
         (tmp_path / "model.py").write_text(f"{code}{_CALLS}")
         process = run_cli(
             "explain", "model.py:forward", "--backend", "inductor", *options, "--format", "json"
@@ -470,7 +459,7 @@ def test_explain_sees_for_free_what_torch_says_below_dynamo(
 
 
 @pytest.mark.nightly
-def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
+def test_the_page_on_slower_kernels_is_true(tmp_path):
     example, instead = (
         first_block(ALL_RULES["GD506"], section) for section in ("Example", "Use instead")
     )
@@ -491,12 +480,12 @@ def test_the_page_on_slower_kernels_is_true(tmp_path: Path) -> None:
     assert kernels_us(better) < kernels_us(now) / 2
 
 
-def quickest(recordings: Iterable[Recording]) -> Recording:
+def quickest(recordings):
     """The one whose kernels take the least time."""
     return min(recordings, key=kernels_us)
 
 
-def kernels_us(recording: Recording) -> float:
+def kernels_us(recording):
     """What the kernels of a call take; it must be known."""
     assert recording.kernels is not None
     assert recording.kernels.kernels_us is not None

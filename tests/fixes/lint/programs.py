@@ -39,14 +39,14 @@ class Program:
     text: str
 
     @property
-    def marked_lines(self) -> set[int]:
+    def marked_lines(self):
         """1-based lines that end in ``# !``."""
         return {
             number for number, line in enumerate(self.text.splitlines(), 1) if line.endswith("# !")
         }
 
 
-def _programs(name: str) -> list[Program]:
+def _programs(name):
     made = []
     for heading, text in sections(Path(__file__).with_name(name)).items():
         match = _HEADING.fullmatch(heading)
@@ -56,7 +56,7 @@ def _programs(name: str) -> list[Program]:
     return made
 
 
-def _whole(text: str, calls: int) -> str:
+def _whole(text, calls):
     before, _, body = text.rstrip("\n").rpartition("\n--\n")
     if "def step" not in body and "step = " not in body:
         inner = textwrap.indent(body, "    ")

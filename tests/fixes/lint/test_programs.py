@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.fixes.lint import lint_files
 from graphdoctor.rules.catalog import ALL_RULES
 from tests.conftest import run_command
 from tests.each import for_each
-from tests.fixes.lint.programs import BAD, GOOD, Program
+from tests.fixes.lint.programs import BAD, GOOD
 from tests.rules.test_documentation import first_block
 
 AS_ON_2_13 = version("torch").startswith("2.13.")
 """Lint gives the ids of 2.13; another torch may name a break otherwise, at the same line."""
 
 
-def linted(text: str, folder: Path, name: str = "program.py") -> list[Finding]:
+def linted(text, folder, name="program.py"):
     path = folder / name
     path.write_text(text)
     report = lint_files([path], root=folder, version="0")
@@ -30,12 +29,12 @@ def linted(text: str, folder: Path, name: str = "program.py") -> list[Finding]:
     return list(report.findings)
 
 
-def file_name(program: Program) -> str:
+def file_name(program):
     return f"{'bad' if program.codes else 'good'}-{program.name}.py"
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def compiled(tmp_path_factory):
     """Each program's findings after it was run, all of them in one process."""
     folder = tmp_path_factory.mktemp("programs")
     names = [file_name(program) for program in (*BAD, *GOOD)]

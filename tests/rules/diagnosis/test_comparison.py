@@ -4,14 +4,11 @@ differ."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts.check import DiagnosisComparison
-from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.recording import BreakReason, CaptureGap, Recording, TargetInfo
+from graphdoctor.facts.recording import BreakReason, CaptureGap, TargetInfo
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.reader import read_recording
@@ -32,12 +29,12 @@ from tests.factories import (
 ITEM = BreakReason(gb_type="Unsupported Tensor.item() call", torch_id="GB0124")
 
 
-def with_prints(*places: tuple[int, str]) -> Recording:
+def with_prints(*places):
     """A print at each line, each with a text of its own."""
     return recording(breaks=tuple(record(entry(line, f'print("{text}")')) for line, text in places))
 
 
-def lines(comparison: DiagnosisComparison) -> dict[str, list[Any]]:
+def lines(comparison):
     return {
         "new": [finding.location.line for finding in comparison.new],
         "gone": [finding.location.line for finding in comparison.gone],
@@ -48,7 +45,7 @@ def lines(comparison: DiagnosisComparison) -> dict[str, list[Any]]:
 # Findings.
 
 
-def test_moved_line_is_the_same_and_edited_one_new() -> None:
+def test_moved_line_is_the_same_and_edited_one_new():
     comparison = compare(
         diagnosed(with_prints((5, "kept"), (9, "old words"))),
         diagnosed(with_prints((6, "kept"), (10, "new words"))),
@@ -57,7 +54,7 @@ def test_moved_line_is_the_same_and_edited_one_new() -> None:
     assert comparison.same[0].changes == ("line",)
 
 
-def test_worsened_finding_stays_and_names_its_changes() -> None:
+def test_worsened_finding_stays_and_names_its_changes():
     here = entry(5)
     before = diagnosed(recording(breaks=(record(here),)))
     after = diagnosed(recording(breaks=(record(here), record(here, effect="rest_eager"))))
@@ -69,7 +66,7 @@ def test_worsened_finding_stays_and_names_its_changes() -> None:
     )
 
 
-def test_selection_hides_findings_of_both_sides_but_no_number() -> None:
+def test_selection_hides_findings_of_both_sides_but_no_number():
     before = diagnosed(with_prints((5, "a"), (6, "b")))
     after = diagnosed(recording(breaks=(record(entry(5, "y = x.item()"), chain=(ITEM,)),)))
     comparison = compare(before, after, selection=Selection(select=("GD103",)))
@@ -101,7 +98,7 @@ FACTS = st.builds(
 
 
 @given(FACTS)
-def test_nothing_is_new_or_gone_between_a_run_and_itself(facts: Recording) -> None:
+def test_nothing_is_new_or_gone_between_a_run_and_itself(facts):
     diagnosis = diagnosed(facts)
     comparison = compare(diagnosis, diagnosis)
     assert (comparison.new, comparison.gone, comparison.mismatches) == ((), (), ())
@@ -110,7 +107,7 @@ def test_nothing_is_new_or_gone_between_a_run_and_itself(facts: Recording) -> No
 
 
 @given(FACTS, FACTS)
-def test_the_other_way_round_new_is_gone(one: Recording, other: Recording) -> None:
+def test_the_other_way_round_new_is_gone(one, other):
     there, back = (
         compare(diagnosed(one), diagnosed(other)),
         compare(diagnosed(other), diagnosed(one)),
@@ -142,7 +139,7 @@ def test_the_other_way_round_new_is_gone(one: Recording, other: Recording) -> No
         ),
     ],
 )
-def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any], has_calls: bool) -> None:
+def test_calls_that_nobody_counted_are_not_known(facts, has_calls):
     comparison = compare(diagnosed(**facts), diagnosed())
     assert (comparison.before.has_calls, comparison.after.has_calls) == (has_calls, True)
 
@@ -150,11 +147,11 @@ def test_calls_that_nobody_counted_are_not_known(facts: dict[str, Any], has_call
 # Real recordings.
 
 
-def real(version: str, name: str) -> Diagnosis:
+def real(version, name):
     return diagnosed(read_recording(RECORDED_LOGS / version / name), root=Path("/home/user/demo"))
 
 
-def test_foreign_log_is_matched_though_it_has_no_classes() -> None:
+def test_foreign_log_is_matched_though_it_has_no_classes():
     comparison = compare(real("2.13.0", "break_in_try"), real("2.13.0", "break_in_try.bare"))
     assert (comparison.new, comparison.gone) == ((), ())
     assert [(pair.after.code, pair.matched_by) for pair in comparison.same] == [
@@ -165,7 +162,7 @@ def test_foreign_log_is_matched_though_it_has_no_classes() -> None:
 
 
 @for_each("name", ["break_in_try", "item", "print_in_helper"])
-def test_another_torch_alone_leaves_the_findings_the_same(name: str) -> None:
+def test_another_torch_alone_leaves_the_findings_the_same(name):
     comparison = compare(real("2.13.0", name), real("2.15.0", name))
     assert (comparison.new, comparison.gone) == ((), ())
     assert [mismatch.aspect for mismatch in comparison.mismatches] == ["torch"]

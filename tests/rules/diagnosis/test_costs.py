@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
-from graphdoctor.facts.recording import Compile, GraphRun, Recording, SteadyCall
+from graphdoctor.facts.recording import GraphRun, SteadyCall
 from tests.factories import (
     LOOP,
     PRINT,
@@ -30,7 +28,7 @@ MEASURES = Counts(
 )
 
 
-def steady(*runs: tuple[int, float, float], call_us: float = 100.0) -> SteadyCall:
+def steady(*runs, call_us=100.0):
     """A steady call by graph, start and end of each run."""
     return SteadyCall(
         call_us=call_us,
@@ -38,9 +36,7 @@ def steady(*runs: tuple[int, float, float], call_us: float = 100.0) -> SteadyCal
     )
 
 
-def broken(
-    *lines: int, call: SteadyCall | None = None, effect: Any = "resumed", **changes: Any
-) -> Recording:
+def broken(*lines, call=None, effect="resumed", **changes):
     """Breaks at lines, each ending the graph of its number; one more graph runs to the return."""
     ids = [f"{number}/0" for number in range(len(lines) + 1)]
     facts = recording(
@@ -58,7 +54,7 @@ def broken(
     return facts.replace(steady_call=call, **changes)
 
 
-def skipped(*lines: int, call: SteadyCall) -> Recording:
+def skipped(*lines, call):
     """One function skipped because of the break at each line; no graph at all."""
     facts = recording(
         breaks=tuple(
@@ -74,7 +70,7 @@ def skipped(*lines: int, call: SteadyCall) -> Recording:
     return facts.replace(steady_call=call)
 
 
-def times(ratio: float, backend: str = "eager") -> PairedTime:
+def times(ratio, backend="eager"):
     return PairedTime(
         backend=backend,
         before_us=200.0,
@@ -86,7 +82,7 @@ def times(ratio: float, backend: str = "eager") -> PairedTime:
     )
 
 
-def treated(facts: Recording, **changes: Any) -> Recording:
+def treated(facts, **changes):
     """With a verified fix for the first finding, timed."""
     finding = diagnosed(facts).findings[0]
     known = TriedFix(
@@ -97,11 +93,11 @@ def treated(facts: Recording, **changes: Any) -> Recording:
     return facts.replace(treatment=Treatment(tried=(known.replace(**changes),), before=MEASURES))
 
 
-def again(compile_id: str, seconds: float | None, *values: Any, **options: Any) -> Compile:
+def again(compile_id, seconds, *values, **options):
     return recompiled(compile_id, *(values or (change(),)), **options).replace(duration_s=seconds)
 
 
-def on_device(facts: Recording, device: str) -> Recording:
+def on_device(facts, device):
     """The same graphs with their inputs on a device."""
     moved = tuple(
         found.replace(inputs=tuple(item.replace(device=device) for item in found.inputs or ()))
@@ -110,7 +106,7 @@ def on_device(facts: Recording, device: str) -> Recording:
     return facts.replace(graphs=moved)
 
 
-def beside_eager_code(effect: Any) -> Recording:
+def beside_eager_code(effect):
     """One graph, and another function that runs eagerly."""
     facts = broken(12, call=steady((0, 0, 10)))
     other = record(entry(40, "print(2)"), compile_id="1/0", effect=effect, chain=(PRINT, LOOP))
@@ -160,7 +156,7 @@ CASES = {
 }  # fmt: skip
 
 
-def test_what_findings_cost(snapshot: SnapshotAssertion) -> None:
+def test_what_findings_cost(snapshot):
     lines = []
     for name, facts in CASES.items():
         found = [
@@ -181,17 +177,17 @@ def test_what_findings_cost(snapshot: SnapshotAssertion) -> None:
     assert "\n".join(lines) == snapshot
 
 
-def order(facts: Recording) -> list[int]:
+def order(facts):
     return [finding.location.line for finding in diagnosed(facts).findings]
 
 
-def test_what_costs_more_comes_first() -> None:
+def test_what_costs_more_comes_first():
     assert order(broken(12, 15, 18)) == [12, 15, 18]
     dear = steady((0, 0, 10), (1, 15, 20), (2, 60, 70), (3, 75, 100))
     assert order(broken(12, 15, 18, call=dear)) == [15, 12, 18]
 
 
-def test_severity_comes_before_cost() -> None:
+def test_severity_comes_before_cost():
     dear = broken(12, 15, call=steady((0, 0, 10), (1, 90, 95), (2, 96, 100)))
     worse = dear.breaks[1].replace(effect="raised")
     facts = dear.replace(breaks=(dear.breaks[0], worse))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from syrupy.assertion import SnapshotAssertion
-
-from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing, Frame, Recording
+from graphdoctor.facts.recording import BreakReason, Call, CallError, Enclosing
 from graphdoctor.rules.diagnosis.selection import Selection
 from tests.factories import (
     FILE,
@@ -28,7 +26,7 @@ ODD = BreakReason(
 )
 
 
-def helper_break() -> Recording:
+def helper_break():
     """A print in ``helper``, which ``forward`` calls: torch logs it for both frames and resumes
     both."""
     line = entry(3, function="helper", qualname="helper")
@@ -48,7 +46,7 @@ def helper_break() -> Recording:
     )
 
 
-def nested_break(*resumed: Frame) -> Recording:
+def nested_break(*resumed):
     """A print two calls deep, inside what torch can't continue, and the functions that it continues
     all the same."""
     calls = (
@@ -63,7 +61,7 @@ def nested_break(*resumed: Frame) -> Recording:
     )
 
 
-def test_only_discontinued_code_is_left_to_eager_mode() -> None:
+def test_only_discontinued_code_is_left_to_eager_mode():
     outer, middle = frame(1, resumes_at=11), frame(2, function="middle", line=20, resumes_at=21)
     known = {
         (): ["Net.forward"],
@@ -76,7 +74,7 @@ def test_only_discontinued_code_is_left_to_eager_mode() -> None:
         assert found.frames[0].state == ("compiled" if resumed else "partly_eager")
 
 
-def inside_torch(function: str) -> Recording:
+def inside_torch(function):
     """A break in torch's own code; what is compiled was called at line 28."""
     inside = entry(
         79, "self.logger.log()", file="/site/torch/nn/parallel.py", origin="torch", qualname=None
@@ -85,7 +83,7 @@ def inside_torch(function: str) -> Recording:
     return recording(breaks=(record(inside, chain=(METHOD,)),), compiles=(compiled(stack=stack),))
 
 
-def compiled_in_torch() -> Recording:
+def compiled_in_torch():
     """A module of torch's is compiled, whose own code breaks."""
     made = entry(23, "compiled = torch.compile(model)", function="<module>")
     inside = entry(
@@ -94,7 +92,7 @@ def compiled_in_torch() -> Recording:
     return recording(breaks=(record(made, inside, chain=(METHOD,)),), frames=(frame(line=23),))
 
 
-def failed_call(eager: str | None) -> Recording:
+def failed_call(eager):
     trace = f'Traceback (most recent call last):\n  File "{FILE}", line 12, in forward\n    x.reshape(7)\nValueError: b\n'
     said = "shapes differ" if eager == "RuntimeError" else None
     error = CallError(
@@ -140,11 +138,11 @@ CASES = {
 }
 
 
-def test_what_findings_and_counts_are_made(snapshot: SnapshotAssertion) -> None:
+def test_what_findings_and_counts_are_made(snapshot):
     assert said_in_full(CASES) == snapshot
 
 
-def test_fingerprints_survive_lines_moving_and_tell_equal_lines_apart() -> None:
+def test_fingerprints_survive_lines_moving_and_tell_equal_lines_apart():
     (here,) = diagnosed(recording(breaks=(record(entry(5)),))).findings
     (moved,) = diagnosed(recording(breaks=(record(entry(50, 'print("x")   # why')),))).findings
     assert here.fingerprint == moved.fingerprint
@@ -159,8 +157,8 @@ def test_fingerprints_survive_lines_moving_and_tell_equal_lines_apart() -> None:
     assert renamed.fingerprint != here.fingerprint
 
 
-def test_package_fingerprint_is_independent_of_its_location() -> None:
-    def at(prefix: str) -> str:
+def test_package_fingerprint_is_independent_of_its_location():
+    def at(prefix):
         place = entry(
             5, file=f"{prefix}/site-packages/pkg/sub/mod.py", origin="third_party", package="pkg"
         )
@@ -169,7 +167,7 @@ def test_package_fingerprint_is_independent_of_its_location() -> None:
     assert at("/venv/a/lib") == at("/home/b/lib")
 
 
-def test_selection_hides_findings_and_changes_no_count() -> None:
+def test_selection_hides_findings_and_changes_no_count():
     package = entry(5, file="/lib/site-packages/pkg/mod.py", origin="third_party", package="pkg")
     facts = recording(breaks=(record(entry(5)), record(package, compile_id="1/0")))
     own = diagnosed(facts, selection=Selection(is_own_code_only=True))

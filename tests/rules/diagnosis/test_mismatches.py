@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.recording import (
@@ -27,11 +25,11 @@ FOREIGN: dict[str, Any] = {
 }
 
 
-def target(**values: Any) -> dict[str, Any]:
+def target(**values):
     return {"target": recording().target.replace(**values)}
 
 
-def environment(**values: Any) -> dict[str, Any]:
+def environment(**values):
     return {
         "environment": Environment(
             python="3.11.7", torch="2.13.0", platform="Linux x86_64"
@@ -39,7 +37,7 @@ def environment(**values: Any) -> dict[str, Any]:
     }
 
 
-def calls(*inputs: str) -> dict[str, Any]:
+def calls(*inputs):
     return {
         "calls": tuple(
             Call(index=n, inputs=text, outcome="ok") for n, text in enumerate(inputs, start=1)
@@ -47,7 +45,7 @@ def calls(*inputs: str) -> dict[str, Any]:
     }
 
 
-def script(line: int, **arguments: str) -> dict[str, Any]:
+def script(line, **arguments):
     call = CompileCall(
         file="train.py", line=line, function="main", compiled="Net", arguments=arguments
     )
@@ -58,11 +56,11 @@ def script(line: int, **arguments: str) -> dict[str, Any]:
     }
 
 
-def gap(message: str) -> dict[str, Any]:
+def gap(message):
     return {"gaps": (CaptureGap(code="GD902", kind="unreadable_record", message=message),)}
 
 
-def broken(file: str = FILE, **values: Any) -> Diagnosis:
+def broken(file=FILE, **values):
     return diagnosed(recording(breaks=(record(entry(5, file=file)),)), **values)
 
 
@@ -115,18 +113,18 @@ DIFFERING: list[tuple[Diagnosis, Diagnosis]] = [
 ]
 
 
-def said(before: Diagnosis, after: Diagnosis) -> list[str]:
+def said(before, after):
     """The differences, as if no finding of one side were on the other."""
     found = mismatches(before, after, gone=before.findings, new=after.findings)
     return [f"{one.aspect} ({one.before} | {one.after}): {one.message}" for one in found]
 
 
-def test_what_was_not_made_alike_is_said_from_either_side(snapshot: SnapshotAssertion) -> None:
+def test_what_was_not_made_alike_is_said_from_either_side(snapshot):
     lines = [line for pair in DIFFERING for way in (pair, pair[::-1]) for line in said(*way)]
     assert "\n".join(lines) == snapshot
 
 
-def test_runs_made_alike_have_no_mismatch() -> None:
+def test_runs_made_alike_have_no_mismatch():
     lacking = diagnosed(**gap("Coverage was not measured."))
     alike = [
         (diagnosed(), diagnosed()),
@@ -140,7 +138,7 @@ def test_runs_made_alike_have_no_mismatch() -> None:
     assert [said(*pair) for pair in alike] == [[]] * len(alike)
 
 
-def test_worst_mismatch_comes_first_in_a_partial_run() -> None:
+def test_worst_mismatch_comes_first_in_a_partial_run():
     other = diagnosed(**target(text="b.py"), **environment(torch="2.15.0"), is_partial=True)
     found = mismatches(diagnosed(**target(text="a.py"), **environment()), other, gone=(), new=())
     assert [mismatch.aspect for mismatch in found] == ["partial", "target", "torch"]

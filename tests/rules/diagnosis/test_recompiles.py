@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from syrupy.assertion import SnapshotAssertion
-
-from graphdoctor.facts.guards import ChangeKind, GuardChange
-from graphdoctor.facts.recording import Compile, FailedCompile, Recording
+from graphdoctor.facts.guards import ChangeKind
+from graphdoctor.facts.recording import FailedCompile
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from graphdoctor.rules.toolkit import WITHIN_CALL
 from tests.each import for_each
@@ -18,12 +16,12 @@ BATCH = change()
 STEP = change("module_number", "self.step", "1", "2", source="L['self'].step")
 
 
-def events_of(*compiles: Compile, frames: int = 3) -> list[tuple[str, ...]]:
+def events_of(*compiles, frames=3):
     facts = facts_of(*compiles, frames=frames)
     return [tuple(item.compile_id for item in event.compiles) for event in recompile_events(facts)]
 
 
-def facts_of(*compiles: Compile, frames: int = 3) -> Recording:
+def facts_of(*compiles, frames=3):
     known = [frame(), *(frame(number, resumes_at=10 + number) for number in range(1, frames))]
     seen = {0, *(item.frame_id for item in compiles)}
     return recording(
@@ -32,7 +30,7 @@ def facts_of(*compiles: Compile, frames: int = 3) -> Recording:
     )
 
 
-def test_what_one_change_caused_in_one_call_is_one_recompile() -> None:
+def test_what_one_change_caused_in_one_call_is_one_recompile():
     carried = change(expression="(value from line 11).shape[0]", source="L['___stack0']")
     flat = change(expression="y.shape[0]", old="32", new="64", source="L['y']")
     other = change(expression="y.shape[0]", old="32", new="33", source="L['y']")
@@ -64,7 +62,7 @@ def test_what_one_change_caused_in_one_call_is_one_recompile() -> None:
     assert {name: events_of(one, again) for name, (one, again, _) in cases.items()} == wanted
 
 
-def test_change_from_the_same_last_value_follows() -> None:
+def test_change_from_the_same_last_value_follows():
     outer = change(expression="x.shape[1]", old="6", new="9").replace(previous="1")
     inner = change(expression="y.shape[1]", old="3", new="9", source="L['y']").replace(previous="1")
     assert events_of(recompiled("0/1", outer), recompiled("1/1", inner)) == [("0/1", "1/1")]
@@ -84,7 +82,7 @@ WITHIN = {
 
 
 @for_each("name", WITHIN)
-def test_value_changing_within_a_call_may_change_between_calls(name: str) -> None:
+def test_value_changing_within_a_call_may_change_between_calls(name):
     """A warm-up doesn't help either: the first call already has all of the values."""
     titles = [
         [
@@ -99,8 +97,8 @@ def test_value_changing_within_a_call_may_change_between_calls(name: str) -> Non
     assert titles[1] == titles[2] != titles[0]
 
 
-def test_value_carried_over_a_break_keeps_its_fingerprint() -> None:
-    def at(line: int) -> str:
+def test_value_carried_over_a_break_keeps_its_fingerprint():
+    def at(line):
         carried = change(
             "value", f"the value of `x.max()` at model.py:{line}", source="L['___stack0']"
         )
@@ -110,8 +108,8 @@ def test_value_carried_over_a_break_keeps_its_fingerprint() -> None:
     assert at(7) == at(70)
 
 
-def test_only_a_number_read_from_a_tensor_is_kept() -> None:
-    def advised(read: str) -> str:
+def test_only_a_number_read_from_a_tensor_is_kept():
+    def advised(read):
         carried = change(
             "number", f"the value of `{read}` at model.py:5", "1.5", "2.5", source="L['___stack0']"
         )
@@ -122,7 +120,7 @@ def test_only_a_number_read_from_a_tensor_is_kept() -> None:
 
 
 @for_each("kind", get_args(ChangeKind))
-def test_computed_value_is_described_and_no_setting_names_it(kind: ChangeKind) -> None:
+def test_computed_value_is_described_and_no_setting_names_it(kind):
     words = "shape[0] of the value of `x.nonzero()` at model.py:5", "(value from line 7).shape[0]"
     for expression in words:
         for new in ("8", "1", "__stack0.size()[0] = 1"):
@@ -136,22 +134,22 @@ def test_computed_value_is_described_and_no_setting_names_it(kind: ChangeKind) -
                 assert not [text for text in named if "value" in text or "stack" in text]
 
 
-def hidden(compile_: Compile, count: int) -> Compile:
+def hidden(compile_, count):
     assert compile_.cause is not None
     return compile_.replace(cause=compile_.cause.replace(hidden_change_count=count))
 
 
-def after(nearest: str, compile_: Compile) -> Compile:
+def after(nearest, compile_):
     assert compile_.cause is not None
     return compile_.replace(cause=compile_.cause.replace(nearest=nearest))
 
 
-def called_with(*parameters: str, compiles: Compile) -> Recording:
+def called_with(*parameters, compiles):
     facts = facts_of(compiles)
     return facts.replace(target=facts.target.replace(parameters=parameters))
 
 
-def numbers(names: str) -> list[GuardChange]:
+def numbers(names):
     return [change("number", name, "1", "2", source=f"L['{name}']") for name in names]
 
 
@@ -206,5 +204,5 @@ CASES = {
 }
 
 
-def test_what_is_found_where_functions_recompile(snapshot: SnapshotAssertion) -> None:
+def test_what_is_found_where_functions_recompile(snapshot):
     assert said_in_full(CASES) == snapshot

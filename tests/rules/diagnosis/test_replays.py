@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import Fix, Verdict
-from graphdoctor.facts.trials import OutputsVerdict, Remedy, TrialResult, WhatIf
+from graphdoctor.facts.fixes import Fix
+from graphdoctor.facts.trials import Remedy, TrialResult, WhatIf
 from graphdoctor.rules.diagnosis.verdicts import with_replays
 from tests.each import for_each
 from tests.factories import change, compiled, diagnosed, frame, recompiled, recording, why
@@ -12,7 +11,7 @@ from tests.factories import change, compiled, diagnosed, frame, recompiled, reco
 TENSOR = "t = torch.tensor(t)"
 
 
-def remedy(snippet: str) -> Remedy:
+def remedy(snippet):
     return Remedy(
         name="tensor t",
         title="Pass it",
@@ -23,9 +22,7 @@ def remedy(snippet: str) -> Remedy:
     )
 
 
-def result(
-    snippet: str | None, compiles: int | None, *, limit: int = 0, outputs: OutputsVerdict = "equal"
-) -> TrialResult:
+def result(snippet, compiles, *, limit=0, outputs="equal"):
     return TrialResult(
         remedies=() if snippet is None else (remedy(snippet),),
         compiles=compiles,
@@ -35,7 +32,7 @@ def result(
     )
 
 
-def findings() -> tuple[Finding, ...]:
+def findings():
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", change())))
     (found,) = diagnosed(facts).findings
     fixes = (
@@ -45,7 +42,7 @@ def findings() -> tuple[Finding, ...]:
     return (found.replace(fixes=fixes),)
 
 
-def judged(*results: TrialResult) -> list[tuple[str, Verdict, str | None]]:
+def judged(*results):
     (found,) = with_replays(findings(), WhatIf(results=results))
     return [(fix.title, fix.verdict, why(fix)) for fix in found.fixes]
 
@@ -53,7 +50,7 @@ def judged(*results: TrialResult) -> list[tuple[str, Verdict, str | None]]:
 WORDS = ("in words", "not tried", None)
 
 
-def test_a_suggestion_that_adds_compiles_comes_last_with_both_counts() -> None:
+def test_a_suggestion_that_adds_compiles_comes_last_with_both_counts():
     assert judged(result(None, 4), result(TENSOR, 9)) == [
         WORDS,
         ("as a tensor", "makes it worse", "replayed: 4 compiles → 9"),
@@ -73,19 +70,17 @@ def test_a_suggestion_that_adds_compiles_comes_last_with_both_counts() -> None:
         (result(TENSOR, 2, outputs="different"), "changes results", None),
     ],
 )
-def test_what_does_not_help_is_said_to(
-    tried: TrialResult, verdict: Verdict, reason: str | None
-) -> None:
+def test_what_does_not_help_is_said_to(tried, verdict, reason):
     assert judged(result(None, 4), tried) == [WORDS, ("as a tensor", verdict, reason)]
 
 
-def test_finding_that_saves_compiles_keeps_place_and_count() -> None:
+def test_finding_that_saves_compiles_keeps_place_and_count():
     assert judged(result(None, 4), result(TENSOR, 2)) == [
         ("as a tensor", "not tried", "replayed: 4 compiles → 2"),
         WORDS,
     ]
 
 
-def test_without_a_replay_of_the_untouched_calls_nothing_is_said() -> None:
+def test_without_a_replay_of_the_untouched_calls_nothing_is_said():
     assert judged(result(None, None), result(TENSOR, 9))[0] == ("as a tensor", "not tried", None)
     assert with_replays(findings(), None) == list(findings())

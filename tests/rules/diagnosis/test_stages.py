@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.picture import (
     FusedKernel,
     GeneratedCode,
-    GraphStages,
     Picture,
     SourceText,
     StageGraph,
@@ -30,28 +27,28 @@ ROOT = Path("/project")
 CODE = "# AOT ID: ['0_inference']\n"
 
 
-def node(name: str, target: str, line: int | None = 1, *inputs: str) -> StageNode:
+def node(name, target, line=1, *inputs):
     file = None if line is None else factories.FILE
     return StageNode(
         name=name, opcode="call_function", target=target, inputs=inputs, file=file, line=line
     )
 
 
-def argument(name: str) -> StageNode:
+def argument(name):
     return StageNode(name=name, opcode="placeholder", target=name, value="f32[2]")
 
 
-def graph(stage: str, *nodes: StageNode, of: str | None = None, index: int = 0) -> StageGraph:
+def graph(stage, *nodes, of=None, index=0):
     return StageGraph(compile_id="0/0", stage=stage, graph_index=index, of=of, nodes=nodes)
 
 
-def code(**values: object) -> GeneratedCode:
+def code(**values):
     return GeneratedCode(
         **{"compile_id": "0/0", "stage": "inference", "graph_index": 0, "code": CODE, **values}
     )
 
 
-def made(*graphs: StageGraph, generated: tuple[GeneratedCode, ...] = ()) -> GraphStages:
+def made(*graphs, generated=()):
     files = (SourceText(file=factories.FILE, text="  y = norm(x)\nz = y + 1\n"),)
     (found,) = graph_stages(
         factories.recording(), Picture(files=files, graphs=graphs, generated=generated), ROOT
@@ -59,7 +56,7 @@ def made(*graphs: StageGraph, generated: tuple[GeneratedCode, ...] = ()) -> Grap
     return found
 
 
-def said(found: GraphStages) -> Iterator[str]:
+def said(found):
     for each in found.stages:
         yield f"{each.stage}{f' of {each.of}' if each.of else ''}: {each.operations} operations"
         if each.compared_with:
@@ -86,7 +83,7 @@ def said(found: GraphStages) -> Iterator[str]:
     yield f"lines: {[(line.file, line.line, line.text) for line in found.lines]}"
 
 
-def trained() -> GraphStages:
+def trained():
     """A joint graph whose backward computes ``erf`` again; the joint graph's copy of it is
     merged."""
     ahead = (argument("w"), node("mm", "aten.mm"), node("erf", "aten.erf"), node("out", "aten.out"))
@@ -163,7 +160,7 @@ CASES = {
 }  # fmt: skip
 
 
-def test_what_became_of_each_graph(snapshot: SnapshotAssertion) -> None:
+def test_what_became_of_each_graph(snapshot):
     assert (
         "\n".join(line for name, found in CASES.items() for line in (f"# {name}", *said(found)))
         == snapshot

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
-from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.recording import Call, Compile, CompileOutcome, Repeats
+from graphdoctor.facts.recording import Call, Repeats
 from graphdoctor.views.report import compiles_texts
 from graphdoctor.views.words import verdict
 from tests.factories import change, compiled, diagnosed, frame, recompiled
@@ -14,23 +11,21 @@ from tests.factories import change, compiled, diagnosed, frame, recompiled
 FORWARD = frame()
 
 
-def again(
-    number: int, *values: str, call: int | None = None, outcome: CompileOutcome = "compiled"
-) -> Compile:
+def again(number, *values, call=None, outcome="compiled"):
     """The frame's recompile of this number, because values differ; of a repetition unless the call
     is named."""
     changes = (change("module_number", value, "1", "2") for value in values)
     return recompiled(f"0/{number}", *changes, call=call, outcome=outcome)
 
 
-def called(*counts: int) -> tuple[Call, ...]:
+def called(*counts):
     return tuple(
         Call(index=index, outcome="ok", compile_count=count)
         for index, count in enumerate(counts, start=1)
     )
 
 
-def run(*compiles: Compile, calls: tuple[Call, ...], repeats: Repeats | None = None) -> Diagnosis:
+def run(*compiles, calls, repeats=None):
     return diagnosed(compiles=compiles, calls=calls, coverage=None, repeats=repeats)
 
 
@@ -42,13 +37,13 @@ NEVER = (
 )
 
 
-def script(*functions: WatchedFunction, limited: bool = False) -> Diagnosis:
+def script(*functions, limited=False):
     compiles = (compiled(), *((again(1, "self.n", outcome="limit"),) if limited else ()))
     watch = CallWatch(functions=functions, cost_s=0.0)
     return diagnosed(compiles=compiles, calls=(), coverage=None, watch=watch)
 
 
-def function(calls: int | None, last_compile: int | None, in_a_row: int = 1) -> WatchedFunction:
+def function(calls, last_compile, in_a_row=1):
     return WatchedFunction(
         compiled="f",
         calls=calls,
@@ -121,7 +116,7 @@ CASES = {
 }
 
 
-def test_whether_a_program_stops_compiling(snapshot: SnapshotAssertion) -> None:
+def test_whether_a_program_stops_compiling(snapshot):
     lines = []
     for name, diagnosis in CASES.items():
         found = diagnosis.summary.steadiness

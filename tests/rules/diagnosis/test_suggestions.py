@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from graphdoctor.facts.diagnosis import Effects
-from graphdoctor.facts.fixes import Fix, SnippetPlace
+from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.run import Setting
@@ -18,17 +16,17 @@ from tests.each import for_each
 from tests.factories import FILE, compiled, context, diagnosed, entry, frame, record, recording
 
 
-def site(statement: str, **changes: Any) -> BreakSite:
+def site(statement, **changes):
     line = entry(8, statement.splitlines()[0])
     known = context(8, statement).replace(**changes)
     return BreakSite(entry=line, records=(record(line),), effects=Effects(), context=known)
 
 
-def written(statement: str, code: str, **changes: Any) -> Fix:
+def written(statement, code, **changes):
     return rewritten(site(statement, **changes), code, "Do it", otherwise="Do it in words")
 
 
-def test_code_has_its_place() -> None:
+def test_code_has_its_place():
     fix = written("y = f(\n    x)", "y = torch.where(x, y, x)", readable=("f", "x", "y"))
     assert fix.title == "Do it"
     assert fix.snippet == "y = torch.where(x, y, x)"
@@ -53,22 +51,20 @@ def test_code_has_its_place() -> None:
         ('f("""a\nb""", x)', "x", {}),
     ],
 )
-def test_what_cannot_be_pasted_is_said_in_words(
-    statement: str, code: str, changes: dict[str, Any]
-) -> None:
+def test_what_cannot_be_pasted_is_said_in_words(statement, code, changes):
     fix = written(statement, code, **changes)
     assert (fix.snippet, fix.place) == (None, None)
     assert fix.title == "Do it in words"
 
 
-def test_torch_has_the_name_of_the_file() -> None:
+def test_torch_has_the_name_of_the_file():
     fix = written(
         "y = f(x)", 'y = torch.where(x, x, x) + torch.relu(x)  # torch "é" torch', torch="th"
     )
     assert fix.snippet == 'y = th.where(x, x, x) + th.relu(x)  # torch "é" torch'
 
 
-def test_names_that_code_binds_itself_need_no_place() -> None:
+def test_names_that_code_binds_itself_need_no_place():
     assert written("y = f(x)", "y = [z for z in x]").snippet is not None
     assert written("y = f(x)", "y = (lambda z: z)(x)").snippet is not None
 
@@ -84,11 +80,11 @@ def test_names_that_code_binds_itself_need_no_place() -> None:
         ("torch._inductor.config.recompile_limit", "torch._inductor.config.recompile_limit"),
     ],
 )
-def test_a_setting_is_shown_by_its_public_name(name: str, shown: str) -> None:
+def test_a_setting_is_shown_by_its_public_name(name, shown):
     assert Setting(name=name, value=True).line == f"{shown} = True"
 
 
-def test_every_public_name_of_a_setting_is_torch_s() -> None:
+def test_every_public_name_of_a_setting_is_torch_s():
     pytest.importorskip("torch")
     import torch.compiler.config as public
 
@@ -97,7 +93,7 @@ def test_every_public_name_of_a_setting_is_torch_s() -> None:
     assert [name for name in _PUBLIC if not hasattr(public, name)] == []
 
 
-def test_torch_compile_argument_names_the_only_call() -> None:
+def test_torch_compile_argument_names_the_only_call():
     node = GuardNode(
         kind="TYPE_MATCH", source=None, expression="self.fc", expected=None, path="self.fc",
         is_module_internal=True, depth=1, guard="",

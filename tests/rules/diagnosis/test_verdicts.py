@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphdoctor.facts.counts import Counts
-from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import DeclinedEdits, Fix, Treatment, TriedFix
-from graphdoctor.facts.run import Setting
+from graphdoctor.facts.fixes import DeclinedEdits, Treatment, TriedFix
 from tests.factories import (
     change,
     compiled,
@@ -27,23 +25,23 @@ MEASURES = Counts(
 FACTS = recording(breaks=(record(entry(12, 'log.info("x")')),))
 
 
-def plain() -> Finding:
+def plain():
     (finding,) = diagnosed(FACTS).findings
     return finding
 
 
-def setting_of(finding: Finding) -> Setting:
+def setting_of(finding):
     return next(fix.setting for fix in finding.fixes if fix.setting)
 
 
-def with_trials(*tried: TriedFix, gone: tuple[str, ...] = ()) -> Finding:
+def with_trials(*tried, gone=()):
     (finding,) = diagnosed(
         FACTS.replace(treatment=Treatment(tried=tried, before=MEASURES, gone=gone))
     ).findings
     return finding
 
 
-def tried(**values: Any) -> TriedFix:
+def tried(**values):
     known: dict[str, Any] = {
         "title": "Let torch do it",
         "kind": "config",
@@ -58,11 +56,11 @@ def tried(**values: Any) -> TriedFix:
     return TriedFix(**known | values)
 
 
-def codes(fixes: tuple[Fix, ...]) -> list[str | None]:
+def codes(fixes):
     return [fix.snippet for fix in fixes]
 
 
-def test_tried_setting_keeps_its_source_and_replaces_the_suggestion() -> None:
+def test_tried_setting_keeps_its_source_and_replaces_the_suggestion():
     setting = setting_of(plain())
     suggested = next(fix for fix in plain().fixes if fix.setting == setting)
     finding = with_trials(tried(snippet=setting.code, setting=setting))
@@ -71,7 +69,7 @@ def test_tried_setting_keeps_its_source_and_replaces_the_suggestion() -> None:
     assert len(finding.fixes) == len(plain().fixes)
 
 
-def test_suggestion_tried_line_by_line_is_not_repeated() -> None:
+def test_suggestion_tried_line_by_line_is_not_repeated():
     changes = [change(expression=f"x.shape[{dim}]", source="L['x']") for dim in (0, 1)]
     facts = recording(frames=(frame(),), compiles=(compiled(), recompiled("0/1", *changes)))
     facts = facts.replace(target=facts.target.replace(parameters=("x",)))
@@ -85,30 +83,30 @@ def test_suggestion_tried_line_by_line_is_not_repeated() -> None:
     assert finding.fixes[0].snippet not in codes(treated.fixes)
 
 
-def test_a_tried_edit_replaces_what_the_rule_suggests_in_code() -> None:
+def test_a_tried_edit_replaces_what_the_rule_suggests_in_code():
     finding = with_trials(tried(kind="code", diff="--- a\n+++ b\n"))
     assert [fix.kind for fix in finding.fixes].count("code") == 1
     assert finding.fixes[0].diff
 
 
-def test_verified_fixes_come_first_and_failed_ones_last() -> None:
+def test_verified_fixes_come_first_and_failed_ones_last():
     failed = tried(kind="call", snippet="a()", verdict="failed")
     shown = codes(with_trials(failed, tried(kind="call", snippet="b()")).fixes)
     assert (shown[0], shown[-1]) == ("b()", "a()")
 
 
-def test_a_fix_tried_only_beside_others_still_shows() -> None:
+def test_a_fix_tried_only_beside_others_still_shows():
     beside = tried(kind="call", snippet="b()", is_on_untouched=False)
     assert "b()" in codes(with_trials(beside).fixes)
     assert "b()" not in codes(with_trials(beside, tried(kind="call", snippet="a()")).fixes)
 
 
-def test_a_finding_that_all_verified_fixes_remove_is_mended() -> None:
+def test_a_finding_that_all_verified_fixes_remove_is_mended():
     assert not plain().is_mended
     assert with_trials(gone=(plain().fingerprint,)).is_mended
 
 
-def test_fix_tried_twice_shows_its_last_trial() -> None:
+def test_fix_tried_twice_shows_its_last_trial():
     first, last = (
         tried(kind="call", snippet="a()"),
         tried(kind="call", snippet="a()", verdict="no effect"),
@@ -122,7 +120,7 @@ def test_fix_tried_twice_shows_its_last_trial() -> None:
     ]
 
 
-def test_finding_removed_by_anothers_fix_goes_with_it() -> None:
+def test_finding_removed_by_anothers_fix_goes_with_it():
     mine = plain()
     of_another: dict[str, Any] = {
         "code": "GD102",
@@ -150,7 +148,7 @@ def test_finding_removed_by_anothers_fix_goes_with_it() -> None:
     assert with_trials(other, tried(), gone=(mine.fingerprint,)).goes_with is None
 
 
-def test_code_without_a_possible_edit_is_described() -> None:
+def test_code_without_a_possible_edit_is_described():
     known = FACTS.replace(sources=(context(12, 'log.info("x")'),))
     (bare,) = diagnosed(known).findings
     assert next(fix for fix in bare.fixes if fix.kind == "code").snippet is not None

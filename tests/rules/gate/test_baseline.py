@@ -83,7 +83,7 @@ def test_what_is_written_comes_back_and_is_written_the_same(baseline):
 
 
 def test_it_has_no_line_number_and_survives_moves():
-    def written(offset: int) -> str:
+    def written(offset):
         findings = with_prints((5 + offset, "a"), (9 + offset, "b")).findings
         return write_baseline(updated(Baseline(), {"m": found(findings)}, configured=None).baseline)
 

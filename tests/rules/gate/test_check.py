@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from syrupy.assertion import SnapshotAssertion
-
 from graphdoctor.facts.check import BaselineEntry, CheckReport
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Effects
@@ -47,7 +43,7 @@ def against(known, diagnosis, **given):
     return judged(diagnosis, baseline, **given)
 
 
-def said(verdict) -> Iterator[str]:
+def said(verdict):
     """What a verdict has, a line for each kind."""
     facts = {
         "new": [f"{found.code} {found.severity} {found.location.line}" for found in verdict.new],
@@ -245,7 +241,7 @@ VERDICTS = {
 }
 
 
-def test_verdicts(snapshot: SnapshotAssertion) -> None:
+def test_verdicts(snapshot):
     lines = []
     for name, verdict in VERDICTS.items():
         state, *rest = said(verdict)
@@ -303,7 +299,7 @@ def test_the_exit_code_is_that_of_the_worst_target(states, code):
     assert CheckReport(graphdoctor_version="1", targets=targets).exit_code == code
 
 
-def little_compiled(share: float):
+def little_compiled(share):
     """A clean run of which so much is in graphs."""
     return CLEAN.replace(summary=CLEAN.summary.replace(coverage=share))
 

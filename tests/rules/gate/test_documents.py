@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import SCHEMA_VERSION
-from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.reading import plain
 from graphdoctor.rules.diagnosis.comparison import compare
 from graphdoctor.rules.gate.documents import read_diagnosis
@@ -23,26 +21,26 @@ from tests.factories import diagnosed
 RECORDINGS = RECORDED_LOGS / "2.13.0"
 
 
-def diagnosis_of(name: str, *, guards: bool = False) -> Diagnosis:
+def diagnosis_of(name, *, guards=False):
     return diagnosed(read_recording(RECORDINGS / name, guards=guards), root=Path("/home/user/demo"))
 
 
-def changed(**values: Any) -> bytes:
+def changed(**values):
     return orjson.dumps(plain(diagnosis_of("item")) | values)
 
 
 @for_each("guards", [False, True])
 @for_each("name", sorted(folder.name for folder in RECORDINGS.iterdir()))
-def test_a_document_reads_as_what_was_written(name: str, guards: bool) -> None:
+def test_a_document_reads_as_what_was_written(name, guards):
     written = diagnosis_of(name, guards=guards)
     assert read_diagnosis(json_text(written).encode(), "a.json") == written
 
 
-def test_a_byte_order_mark_is_no_trouble() -> None:
+def test_a_byte_order_mark_is_no_trouble():
     assert read_diagnosis(b"\xef\xbb\xbf" + changed(), "a.json") == diagnosis_of("item")
 
 
-def test_fields_of_a_later_minor_version_are_passed_over() -> None:
+def test_fields_of_a_later_minor_version_are_passed_over():
     document = plain(diagnosis_of("item"))
     version = f"{SCHEMA_VERSION.partition('.')[0]}.99"
     document |= {"schema_version": version, "later": {"x": 1}}
@@ -72,14 +70,14 @@ def test_fields_of_a_later_minor_version_are_passed_over() -> None:
         (changed(findings="none"), "findings: Input should be a valid array"),
     ],
 )
-def test_what_is_no_diagnosis_is_refused_by_name(content: bytes, words: str) -> None:
+def test_what_is_no_diagnosis_is_refused_by_name(content, words):
     with pytest.raises(GraphDoctorError) as caught:
         read_diagnosis(content, "a.json")
     assert words in caught.value.message
     assert caught.value.hint
 
 
-def test_a_comparison_is_refused_as_one() -> None:
+def test_a_comparison_is_refused_as_one():
     diagnosis = diagnosis_of("item")
     with pytest.raises(GraphDoctorError, match=r"a\.json is a comparison, not a diagnosis"):
         read_diagnosis(json_text(compare(diagnosis, diagnosis)).encode(), "a.json")

@@ -12,7 +12,7 @@ import pytest
 from graphdoctor.rules.gate.reach import reached_by, select_targets
 
 
-def tree(root: Path, **files: str) -> None:
+def tree(root, **files):
     """Write files; ``__`` in a name is a slash."""
     for name, text in files.items():
         path = root / (name.replace("__", "/") + ".py")
@@ -20,17 +20,17 @@ def tree(root: Path, **files: str) -> None:
         path.write_text(text)
 
 
-def package(root: Path, name: str) -> None:
+def package(root, name):
     path = root / name / "__init__.py"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
 
 
-def names(target: str, root: Path) -> set[str]:
+def names(target, root):
     return {path.relative_to(root.resolve()).as_posix() for path in reached_by(target, root).files}
 
 
-def test_what_python_imports_is_reached(tmp_path: Path) -> None:
+def test_what_python_imports_is_reached(tmp_path):
     for name in ("net", "net/parts"):
         package(tmp_path / "src", name)
     tree(
@@ -62,7 +62,7 @@ def test_what_python_imports_is_reached(tmp_path: Path) -> None:
     assert names("src/net/model.py:Net", tmp_path) == imported == names("net.model:Net", tmp_path)
 
 
-def test_imports_under_conditions_and_in_functions_count(tmp_path: Path) -> None:
+def test_imports_under_conditions_and_in_functions_count(tmp_path):
     tree(
         tmp_path,
         model="try:\n    import fast\nexcept ImportError:\n    import slow\ndef f():\n    from late import y\n",
@@ -74,7 +74,7 @@ def test_imports_under_conditions_and_in_functions_count(tmp_path: Path) -> None
     assert names("model.py", tmp_path) == {"model.py", "fast.py", "slow.py", "late.py"}
 
 
-def test_enclosing_packages_run_and_their_imports_count(tmp_path: Path) -> None:
+def test_enclosing_packages_run_and_their_imports_count(tmp_path):
     tree(tmp_path, pack__model="", side="", other="")
     (tmp_path / "pack" / "__init__.py").write_text("import side\n")
     assert names("pack/model.py", tmp_path) == {"pack/__init__.py", "pack/model.py", "side.py"}
@@ -92,18 +92,18 @@ def test_enclosing_packages_run_and_their_imports_count(tmp_path: Path) -> None:
         "def broken(:\n",
     ],
 )
-def test_what_cannot_be_told_reaches_everything(text: str, tmp_path: Path) -> None:
+def test_what_cannot_be_told_reaches_everything(text, tmp_path):
     tree(tmp_path, model="import loader\n", loader=text, other="")
     assert reached_by("model.py", tmp_path).reaches(tmp_path / "other.py")
 
 
-def test_a_target_that_is_not_there_reaches_everything(tmp_path: Path) -> None:
+def test_a_target_that_is_not_there_reaches_everything(tmp_path):
     tree(tmp_path, other="")
     assert reached_by("gone.py:Net", tmp_path).reaches(tmp_path / "other.py")
     assert reached_by("gone.module:Net", tmp_path).reaches(tmp_path / "other.py")
 
 
-def test_package_installed_from_the_repository_is_found_by_name(tmp_path: Path) -> None:
+def test_package_installed_from_the_repository_is_found_by_name(tmp_path):
     tree(
         tmp_path,
         model="import kernels.fast\n",
@@ -115,7 +115,7 @@ def test_package_installed_from_the_repository_is_found_by_name(tmp_path: Path) 
     assert not reach.reaches(tmp_path / "libs/plots/plots/draw.py")
 
 
-def test_targets_are_split_by_the_given_files(tmp_path: Path) -> None:
+def test_targets_are_split_by_the_given_files(tmp_path):
     tree(
         tmp_path,
         one="import common\n",
@@ -131,7 +131,7 @@ def test_targets_are_split_by_the_given_files(tmp_path: Path) -> None:
         "third": ["three.py", "inputs.py:make"],
     }
 
-    def run(*files: str) -> tuple[str, ...]:
+    def run(*files):
         return select_targets(targets, [Path(file) for file in files], tmp_path)
 
     assert run("common.py") == ("first", "second")
