@@ -331,7 +331,7 @@ def _unguarded(place: Place, choice: If) -> Edit:
     if isinstance(body, IndentedBlock):
         decline_if(has_comment(body.header) or comments_in(body.footer), _LOST)
     text, line = source.shortened(test), source.start(choice)[0]
-    title = f"Drop the check `{text}`: where it's false, the lines after it change nothing"
+    title = f"Drop the check `{text}`, and always run what it guards"
     proof = {"reached": (), "skipped": None if is_alone else line}
     if outer is not None:
         return place.edit(title, (choice.test, outer.deep_clone()), **proof)
