@@ -153,7 +153,9 @@ def setup() -> Iterator[Setup]:
     warm.close()
 
 
-def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attacked, Attacked]:
+def attacked(
+    folder: Path, setup: Setup, before: str, after: str, *, redraws: bool = False
+) -> tuple[Attacked, Attacked]:
     """What attacks show of a program, and of one with another body."""
     model = folder / "model.py"
     bodies = (
@@ -168,7 +170,9 @@ def attacked(folder: Path, setup: Setup, before: str, after: str) -> tuple[Attac
             ("untouched", Program()),
             ("edited", Program({model: texts[1].encode()})),
         ):
-            recording = replays.replay(program, name, attacks="untouched", backend="eager")
+            recording = replays.replay(
+                program, name, attacks="untouched", backend="eager", redraws=redraws
+            )
             assert recording.exit.reason == "finished", recording.exit.message
             assert recording.replay is not None
             found.append(recording.replay.attacked)
@@ -192,6 +196,39 @@ def test_an_edit_is_tried_on_inputs_that_no_call_has(tmp_path, setup, name):
     assert failure.text.startswith(case.when)
     assert failure.is_compiled == case.is_compiled
     assert edited.count <= untouched.count
+
+
+DRAWN = """\
+keep = torch.rand(len(x)) > -1
+noise = torch.rand({count}, 4)
+{chosen}
+return y"""
+CHOSEN = """\
+if keep.all():
+    y = x + noise
+elif not keep.any():
+    y = x
+else:
+    y = x.clone()
+    y[keep] = x[keep] + noise"""
+
+
+@pytest.mark.parametrize(
+    ("chosen", "redraws", "is_right"),
+    [
+        ("y = torch.where(keep[:, None], x + noise, x)", True, True),
+        ("y = torch.where(keep[:, None], x + noise, x)", False, False),
+        ("y = x + noise", True, False),
+    ],
+)
+def test_what_draws_for_more_rows_is_compared_where_all_rows_draw_alike(
+    tmp_path, setup, chosen, redraws, is_right
+):
+    before = DRAWN.format(count="int(keep.sum())", chosen=CHOSEN)
+    after = DRAWN.format(count="len(x)", chosen=chosen)
+    _, edited = attacked(tmp_path, setup, before, after, redraws=redraws)
+    assert (edited.failure is None) == is_right
+    assert (edited.redrawn is not None) == redraws or not is_right
 
 
 def test_omissions_while_compiling_and_torchs_changes_are_reported(tmp_path, setup):

@@ -80,8 +80,9 @@ _MAX_SEARCHED = 3
 """For so many outcomes of conditions inputs are searched, each by changing one of so many
 arguments, parameters and buffers."""
 
-_MAX_PLACES = 24
-"""So many assignments are set."""
+_MAX_PLACES, _MAX_VARIED, _MAX_TRACED = 48, 20, 2**16
+"""So many assignments are set that give the same in so many other calls, unless the program's own
+take so many steps."""
 
 _Arc = tuple[CodeType, int, int]
 _Looker = Assigned | EqualSizes | Conditions
@@ -212,7 +213,8 @@ class Attacking:
         for number, text in drawn[: _HEAVY_DRAWN if is_heavy else None]:
             size, is_used = self._next_size(number), number % 2 == 1
             yield _Attack(text, number, is_used=is_used, next_size=size)
-        yield from self._forced()
+        if number_count <= _HEAVY and self._step_count <= _MAX_TRACED:
+            yield from self._forced()
 
     def _forced(self) -> Iterator[_Attack]:
         """Yield attacks that set what no argument changes, if a condition then is what it never
@@ -241,20 +243,20 @@ class Attacking:
         with self._assigned.noting() as own:
             self._results(_Attack(""), is_eager=True, draw=0, arcs=Counter())
         same = list(own)
-        function, is_varied = self._workload.function, False
+        function, varied_count = self._workload.function, 0
         forms = forms_of(self._calls[0], function)
         for number, variant in enumerate(self._variants):
             with variant.make(FreshCopies().call(self._calls[0])) as call:
                 is_other = not variant.edits or forms_of(call, function) != forms
-            if is_other:
+            if is_other or varied_count == _MAX_VARIED:
                 continue
             with self._assigned.noting() as others:
                 attack = _Attack("", number)
                 results = self._results(attack, is_eager=True, draw=0, arcs=Counter())
             if not results.is_refused:
-                is_varied = True
+                varied_count += 1
                 same = [place for place in same if _is_alike(own[place], others.get(place, []))]
-        return same[:_MAX_PLACES] if is_varied or not forms else []
+        return same[:_MAX_PLACES] if varied_count or not forms else []
 
     def _searched(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[_Attack]:
         """Yield attacks for which a condition is what it never was so far."""
