@@ -58,6 +58,7 @@ from libcst import (
     Name,
     Not,
     NotEqual,
+    Or,
     Pass,
     Raise,
     Return,
@@ -239,6 +240,8 @@ def _without_none(place: Place, choice: If, line: BaseStatement) -> Edit:
     around = source.parent(shortcut)
     while isinstance(around, BooleanOperation) and isinstance(around.operator, And):
         shortcut, around = around, source.parent(around)
+    # torch may point to all operands, and one that isn't about the mask may matter.
+    decline_if(holds(shortcut, Or), "torch doesn't say which operand of `or` it means")
     target = need(targets_of(setting)[0], Name)
     names = name_set(target, *filter(None, source.values(target)))
     decline_if(not names & name_set(shortcut), unclear, "elsewhere")
