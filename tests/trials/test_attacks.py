@@ -72,6 +72,10 @@ CASES = {
         "y = x * self.scale\nif y.max() > 1:\n    y = y / y.max()\nreturn y",
         "y = x * self.scale\nreturn y / torch.where(y.max() > 1, y.max(), 1)",
     ),
+    "a chance of 0 that is asked about before a draw": Case(
+        "draw = torch.rand([])\nif draw < self.count:\n    return x\nreturn x * 2",
+        "draw = torch.rand([])\nif self.count > 0 and draw < self.count:\n    return x\nreturn x * 2",
+    ),
     "a sign": Case("return x.abs()", "return x", "call 1, output differs", "x is negated"),
     "an exception of another type": Case(
         CHECKED, CHECKED.replace("ValueError", "RuntimeError"),

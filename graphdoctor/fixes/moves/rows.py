@@ -46,7 +46,7 @@ def all_rows(place: Place) -> Edit:
     """
     source, choice = place.source, _choice_of(place)
     *shortcuts, general = [choice, *orelses(choice)]
-    general = need(general, Else, "no branch is for every mask")
+    general = need(general, Else, "no branch is for every mask", "another_line")
     unclear = "the conditions don't ask about one whole mask"
     masks = [asked_whole(source, need(shortcut, If).test) for shortcut in shortcuts]
     mask = only(list(set[str]().union(*masks)), unclear)
@@ -90,7 +90,8 @@ def _choice_of(place: Place) -> If:
     source = place.source
     around = [place.statement, *source.parents(place.statement)]
     asking = [node for node in around if isinstance(node, If) and asked_whole(source, node.test)]
-    choice = need(asking[-1] if asking else None, If, "no branch asks about a whole mask")
+    nothing = "no branch asks about a whole mask"
+    choice = need(asking[-1] if asking else None, If, nothing, "another_line")
     while isinstance(outer := source.parent(choice), If):
         choice = outer
     return choice

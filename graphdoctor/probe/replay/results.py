@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ The last one marks what was compiled (``torch/_dynamo/eval_frame.py``, 2.13)."""
 _CONTAINERS = (list, tuple, dict)
 
 AFTER_CALLS = " after the calls"
+GRADIENT_OF = "gradient of "
 DRAWN = "random numbers drawn in"
 STRUCTURE = ", structure"
 TEXTS: tuple[ResultKind, ...] = ("stdout", "logs", "warnings", "files", "stderr")
@@ -84,7 +85,7 @@ class Results:
 
     def add_gradients(self, gradients: dict[str, Tensor | None]) -> None:
         """Keep the gradients of the last call, by parameter or argument."""
-        prefix = f"call {self.call_count}, gradient of "
+        prefix = f"call {self.call_count}, {GRADIENT_OF}"
         self._keep("gradients", {prefix + name: value for name, value in gradients.items()})
 
     def add_arguments(self, before: Tensors, after: Tensors) -> None:
@@ -109,7 +110,7 @@ class Results:
         for prefix, module in modules.items():
             self._keep("state", dict(_state(module, f"{prefix}." if prefix else "")))
         gradients = {
-            f"gradient of {name}{AFTER_CALLS}": value.grad
+            f"{GRADIENT_OF}{name}{AFTER_CALLS}": value.grad
             for name, value in parameters_of(modules).items()
             if value.grad is not None
         }
@@ -134,6 +135,12 @@ class Results:
                 self.values[kind][f"{name}, norm"] = _kept(flat.float().norm())
             else:
                 self.values[kind][name] = _kept(value)
+
+    def without(self, kind: ResultKind, beginnings: tuple[str, ...]) -> Results:
+        """Leave out values of a kind by what their names begin with."""
+        values = self.values[kind]
+        left = {name: value for name, value in values.items() if not name.startswith(beginnings)}
+        return replace(self, values={**self.values, kind: left})
 
     def save(self, path: Path) -> None:
         """Write them to disk."""

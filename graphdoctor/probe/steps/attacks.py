@@ -5,14 +5,16 @@ with another batch, or the same after one of the program's own. ``Attacking`` ma
 untouched program, which decides what is worth making and keeps its results, without torch.compile
 and with it; then of an edited one. Left out is what the untouched program refuses itself, other
 than by its own ``raise`` or ``assert``. A difference that it has under torch.compile too isn't the
-edit's, nor is what differs when it makes the same calls again. How many are made depends on the
-program alone, never on the time that they take.
+edit's, nor is what differs when it makes the same calls again. Gradients aren't compared where an
+attack leaves nothing to learn from: the untouched program's outputs or parameters aren't finite.
+How many are made depends on the program alone, never on the time that they take.
 """
 
 from __future__ import annotations
 
 import dis
 import json
+import math
 import sys
 import warnings
 from collections import Counter, defaultdict
@@ -54,7 +56,7 @@ from ..replay.inputs import (
     searchable,
     state_attacks,
 )
-from ..replay.results import Results, plain_of, tensors_of
+from ..replay.results import AFTER_CALLS, GRADIENT_OF, Results, plain_of, tensors_of
 from ..replay.returned import Returns
 from ..replay.rows_alike import RowsAlike, same_rows
 from ..target.snapshot import FreshCopies, State, is_same
@@ -220,11 +222,14 @@ class Attacking:
         """Yield attacks that set what no argument changes, if a condition then is what it never
         was.
         """
-        for place in self._undecided():
+        for place, values in self._undecided().items():
             missing = self._conditions.missing()
             numbers = {
                 n + d for o in missing for n in self._conditions.constants[o] for d in (1, -1)
             }
+            if all(map(_is_share, values)):
+                # A draw or a share is never anything else.
+                numbers = {number for number in numbers if 0 <= number <= 1}
             accepted: list[_Attack] = []
             is_new = False
             for pattern in (*PATTERNS, *map(repr, sorted(numbers - {0, 1})[:_MAX_OUTCOMES])):
@@ -236,10 +241,10 @@ class Attacking:
                 accepted += [attack] if is_other or pattern in PATTERNS else []
             yield from accepted if is_new else ()
 
-    def _undecided(self) -> list[Place]:
-        """List assignments that give the same whatever the values of arguments are."""
+    def _undecided(self) -> dict[Place, list[torch.Tensor]]:
+        """Return what assignments gave that give the same whatever the values of arguments are."""
         if not self._conditions.missing():
-            return []
+            return {}
         with self._assigned.noting() as own:
             self._results(_Attack(""), is_eager=True, draw=0, arcs=Counter())
         same = list(own)
@@ -256,7 +261,9 @@ class Attacking:
             if not results.is_refused:
                 varied_count += 1
                 same = [place for place in same if _is_alike(own[place], others.get(place, []))]
-        return same[:_MAX_PLACES] if varied_count or not forms else []
+        if forms and not varied_count:
+            return {}
+        return {place: own[place] for place in same[:_MAX_PLACES]}
 
     def _searched(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[_Attack]:
         """Yield attacks for which a condition is what it never was so far."""
@@ -349,6 +356,7 @@ class Attacking:
             "raised": sorted(self._raised),
             "equal": self._equal.as_json(),
             "returns": self._returns.relied_on(),
+            "is_finite": all(map(_is_finite, own[0].values["outputs"].values())),
         }
         (self._folder / ATTACKS_FILE).write_text(json.dumps(kept), encoding="utf-8")
         kinds = tuple(sorted(torch_kinds))
@@ -384,6 +392,7 @@ class Attacking:
         failure: AttackFailure | None = None
         redrawn: AttackFailure | None = None
         count, unstable = 0, set(plan["unstable"])
+        differences = partial(_differences, is_finite=plan["is_finite"])
         reached: set[tuple[str, int]] = set()
         if self._is_edited and (failure := self._other_kind(plan["returns"])) is not None:
             return Attacked(count=1, is_edited=True, failure=failure)
@@ -400,7 +409,7 @@ class Attacking:
             eager = compiled = Results.load(self._folder / f"{number}-eager.pt")
             if attack.is_compiled:
                 compiled = Results.load(self._folder / f"{number}-compiled.pt")
-            of_torch = _differences(compiled, eager).keys()
+            of_torch = differences(compiled, eager).keys()
             for is_eager in modes:
                 mine = self._results(attack, is_eager=is_eager, draw=number)
                 if attack.forced is not None:
@@ -408,8 +417,8 @@ class Attacking:
                     if attack.forced[0] not in self._assigned.forced:
                         continue
                     reached.update((file, line) for file, line in plan["forced"][str(number)])
-                beside = of_torch if is_eager else _differences(mine, compiled).keys()
-                for kind, difference in _differences(mine, eager).items():
+                beside = of_torch if is_eager else differences(mine, compiled).keys()
+                for kind, difference in differences(mine, eager).items():
                     if kind in unstable:
                         continue
                     if not is_eager and (kind in of_torch or kind not in beside):
@@ -563,19 +572,49 @@ class Attacking:
         return results
 
 
-def _differences(mine: Results, other: Results) -> dict[ResultKind, Difference]:
+def _differences(
+    mine: Results, other: Results, *, is_finite: bool = False
+) -> dict[ResultKind, Difference]:
     """Return how results differ by more than rounding, by kind; what a process writes to standard
     error is torch's own as well.
+
+    Args:
+        mine: Results of an edited program, or of one that is compiled.
+        other: Those of the untouched program.
+        is_finite: Whether outputs of the program's own calls are.
     """
     if mine.raised != other.raised:
         value, reference = (of.raised and shortened(of.raised, _MAX_ERROR) for of in (mine, other))
         difference = Difference(kind="outputs", where=THE_CALL, value=value, reference=reference)
         return {"outputs": difference}
+    void = _void_gradients(other, is_finite=is_finite)
+    mine, other = (results.without("gradients", void) for results in (mine, other))
     return {
         difference.kind: difference
         for difference in compared(mine, other).differences
         if not difference.may_be_rounding and difference.kind != "stderr"
     }
+
+
+def _void_gradients(results: Results, *, is_finite: bool) -> tuple[str, ...]:
+    """Return how the names of gradients begin that nobody could learn from: all of them if a
+    parameter isn't finite, else those of calls with an output that isn't where others are.
+    """
+    state, outputs = results.values["state"], results.values["outputs"]
+    learnt = (name.rpartition(GRADIENT_OF)[2] for name in results.values["gradients"])
+    learnt = (f"{name.removesuffix(AFTER_CALLS)}{AFTER_CALLS}" for name in learnt)
+    if not all(_is_finite(state.get(name)) for name in learnt):
+        return ("",)
+    if not is_finite:
+        return ()
+    calls = {name.partition(",")[0] for name, value in outputs.items() if not _is_finite(value)}
+    return (*(f"{call}," for call in calls), *([GRADIENT_OF] if calls else []))
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, torch.Tensor):
+        return not value.is_floating_point() or bool(value.isfinite().all())
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _raised_at(error: BaseException) -> tuple[str, int] | None:
@@ -605,6 +644,10 @@ def _lines_left_twice(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
         if first is not None and second is not None and first != second:
             after[code, first].add(second)
     return {(code.co_filename, line) for (code, line), then in after.items() if len(then) > 1}
+
+
+def _is_share(value: torch.Tensor) -> bool:
+    return value.is_floating_point() and bool(((value >= 0) & (value <= 1)).all())
 
 
 def _is_alike(values: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
