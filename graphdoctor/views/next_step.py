@@ -24,11 +24,13 @@ from graphdoctor.facts.survey_comparison import SurveyComparison
 
 def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
     """Of a run: try fixes for what was found, write those that hold, or measure whether compiling
-    pays. One that ended early is run again.
+    pays. One that ended early is run again, one that still runs isn't.
 
     Of a script or a log, which only a person can change: the page of what was found.
     """
     recording, target = diagnosis.recording, diagnosis.recording.target
+    if recording.exit.reason == "running":
+        return None
     if target.model is not None and not recording.compiles:
         return _explain(target.model)
     if (again := command_line(target, "explain")) is None:
