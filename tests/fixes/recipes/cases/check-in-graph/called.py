@@ -7,7 +7,7 @@ def check(good, why):
         raise ValueError(why)
 
 def forward(x):
-    check(any(x.sum(1) > -99), "all of them are small")
+    check(any(x.sum(1) < 1e6), "all of them are large")
     return x * 2
 
 

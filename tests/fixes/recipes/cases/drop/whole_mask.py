@@ -1,13 +1,11 @@
-"""GD102 10:60-80"""
+"""GD102 8:12-53"""
 
 import torch
 
 
 class Net(torch.nn.Module):
-    cache = None
-
     def forward(self, x, mask):
-        if self.cache is not None or (mask is not None and torch.all(mask == 1)):
+        if mask is not None and torch.all(mask == 1):
             mask = None
         return (x if mask is None else x * mask[..., None]).sin()
 
