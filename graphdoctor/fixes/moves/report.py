@@ -228,7 +228,9 @@ class _Logged(_Text):
             super()._add_value(value, mark)
             return
         decline_if(kind != "int", "a value isn't a tensor")
-        self.values.append(expression("torch.tensor({value})", value=value))
+        # Given `torch.tensor(1)` alone, whose value torch knows, an operator would run while it's
+        # traced, too (2.13: `all_constant` in `torch/_subclasses/fake_tensor.py`).
+        self.values.append(expression("torch.full((), {value})", value=value))
         self.parts.append(("value", ":d" if mark in ("", ":") else mark))
 
     def add_filled(self, text: str, values: Iterator[BaseExpression]) -> None:
