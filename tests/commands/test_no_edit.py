@@ -99,10 +99,10 @@ def test_explain_says_why_there_is_no_edit_as_fix_does(tmp_path: Path) -> None:
     }
     may_be_edited = {"selected", "listed", "chosen", "printed", "broken"}
     assert {places[one] for one in edited} == may_be_edited
-    # What equals the sum of the counts is learned in trials; no recipe is about copies.
+    # What equals the sum of the counts is learned in trials.
     assert {one: treatment["declined"][one] for one in said} == said
     assert {places[one] for one in treatment["declined"].keys() - said} == {"repeated"}
-    assert {places[one] for one in said} == PARTS.keys() - may_be_edited - {"repeated", "copied"}
+    assert {places[one] for one in said} == PARTS.keys() - may_be_edited - {"repeated"}
     for found in explained["findings"]:
         in_code = [fix for fix in found["fixes"] if fix["kind"] == "code"]
         if in_code and found["fingerprint"] in said:

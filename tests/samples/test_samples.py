@@ -180,7 +180,7 @@ SITES = {
     "break_in_try": (1, 0),
     "break_under_with": (0, 1),
     "data_dependent_branch": (1, 0),
-    "deepcopy_state": (0, 1),  # a maintainer would clone the tensors of the dict
+    "deepcopy_state": (1, 0),
     "disabled_call": (1, 0),
     "explicit_graph_break": (1, 0),
     "hidden_second_break": (3, 0),

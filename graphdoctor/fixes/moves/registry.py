@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.moves import (
     collect,
+    copies,
     dense,
     drop,
     move,
@@ -45,6 +46,7 @@ RECIPES: tuple[Recipe, ...] = (
     operators.one_hot_classes,
     operators.device_of_new_tensor,
     operators.index_listed_tensor,
+    copies.clone_instead_of_deepcopy,
     move.without_progress_bar,
     move.hoist_read,
     operators.trace_backward,
