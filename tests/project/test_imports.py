@@ -46,3 +46,19 @@ def test_no_modules_import_each_other_in_a_circle():
         else:
             break
     assert circles == []
+
+
+def private_names(path: Path) -> Iterator[str]:
+    """The private modules and names of torch that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        yield from (name for name in names if name.startswith("torch.") and "._" in name)
+
+
+def test_private_names_of_torch_are_imported_in_one_place():
+    private = {name: {*private_names(path)} for name, path in MODULES.items()}
+    named = {name for name, names in private.items() if names}
+    assert any(name.startswith("graphdoctor.probe.torch_private.") for name in named)
+    assert not [name for name in named if ".torch_private." not in name]

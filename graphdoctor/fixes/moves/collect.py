@@ -83,7 +83,7 @@ def count_some_turns(place: Place) -> Edit:
     test = negated(choice.test, source) if is_skipping else condition_of(choice.test, source)
     if is_skipping:
         run = lines[lines.index(choice) + 1 :]
-    appends = {line: found for line in run if (found := _append(line)) is not None}
+    appends = {line: append for line in run if (append := _append(line)) is not None}
     decline_if(not appends or (len(appends) != len(run) and not is_skipping), _NONE)
     names = Names(source, function)
     is_apart = all(names.is_only_in(name, [loop]) for name in set_names(*run))

@@ -285,7 +285,7 @@ def _general_branch(place: Place, choice: If) -> Edit:
     return place.edit(title, (choice, lines), reached=reached)
 
 
-def _asked_whole(source: SourceFile, test: BaseExpression, word: str) -> BaseExpression | None:
+def _receiver_of(source: SourceFile, test: BaseExpression, word: str) -> BaseExpression | None:
     """Return the mask of ``mask.all()``, or of ``mask.any()``; None for another condition."""
     if isinstance(test, Call) and source.method_name(test) == word and not source.given_to(test):
         return source.receiver(test)
@@ -296,7 +296,7 @@ def _is_not_all(source: SourceFile, test: BaseExpression) -> BaseExpression | No
     """Return the mask of ``not mask.all()``; None for another condition."""
     match test:
         case UnaryOperation(operator=Not(), expression=inner):
-            return _asked_whole(source, inner, "all")
+            return _receiver_of(source, inner, "all")
     return None
 
 
@@ -316,7 +316,7 @@ def asked_whole(source: SourceFile, test: BaseExpression) -> set[str]:
     word = "all"
     if isinstance(test, UnaryOperation) and isinstance(test.operator, Not):
         test, word = test.expression, "any"
-    mask = _asked_whole(source, test, word)
+    mask = _receiver_of(source, test, word)
     return set() if mask is None else name_set(mask)
 
 

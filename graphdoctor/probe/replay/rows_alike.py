@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..torch_private.torch_api import DispatchMode
 from .results import Results
 
 _SEED = 20_251
 
 
-class RowsAlike(TorchDispatchMode):
+class RowsAlike(DispatchMode):
     """Draws one row for all rows, always the same one."""
 
     def __torch_dispatch__(

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch._logging._internal import trace_structured
 from torch.nn import Module
 from torch.utils import _dtype_abbrs
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...facts.recording import RaisedBy, SwitchKind
 from ..events import json_text
@@ -39,6 +40,8 @@ _SAID_ELSEWHERE = {
 """Beginnings of messages by their logger: of an exception that is then raised again
 (``torch/_subclasses/fake_tensor.py``, 2.13, ``_dispatch_impl``), and of a break, which reports show
 with its fix (``torch/_dynamo/variables/tensor.py``, 2.13, ``_warn_capture_scalar_outputs``)."""
+
+DispatchMode = TorchDispatchMode
 
 _NO_COMPILE = "TORCH_COMPILE_DISABLE"
 _NO_DYNAMO = "TORCHDYNAMO_DISABLE"

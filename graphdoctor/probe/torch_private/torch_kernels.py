@@ -19,12 +19,11 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverloadPacket
 from torch.profiler import ProfilerActivity
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...facts.base import Fields
 from ...facts.kernels import GraphPartitions
 from ..events import EventFile
-from .torch_api import Undo, counters, current_compile_id
+from .torch_api import DispatchMode, Undo, counters, current_compile_id
 
 OperatorRole = Literal["kernel", "copy", "calls", "none"]
 """``kernel``: it computes itself; ``copy``: it copies memory; ``calls``: it has no kernel of its
@@ -145,7 +144,7 @@ LINE_RANGE = "graphdoctor_line "
 and the file."""
 
 
-class LineRanges(TorchDispatchMode):
+class LineRanges(DispatchMode):
     """Puts each operation of eager mode in a profiler range that names the line of the program that
     runs it.
 
