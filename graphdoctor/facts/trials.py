@@ -128,7 +128,7 @@ class Attacked(Fact):
     """Results of a program on inputs made to break an edit, beside the unmodified program."""
 
     count: int
-    """Inputs that were tried, without those that the program refuses."""
+    """Inputs on which all results were compared, without those that the program refuses."""
     refused_count: int = 0
     """Inputs that the unmodified program refuses, other than by its own ``raise`` or ``assert``."""
     is_edited: bool = False

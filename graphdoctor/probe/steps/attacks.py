@@ -321,6 +321,8 @@ class Attacking:
         with self._returns.noted():
             own = [self._results(_Attack(""), is_eager=True, draw=0) for _ in range(2)]
         unstable = set(_differences(*own))
+        is_finite = all(map(_is_finite, own[0].values["outputs"].values()))
+        whole_count = 0
         for number, attack in enumerate(self._attacks()):
             variant = self._variants[attack.variant]
             arcs = Counter()
@@ -347,6 +349,7 @@ class Attacking:
                 torch_kinds |= _differences(compiled, eager).keys()
                 compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, **asdict(attack)})
+            whole_count += not _void_gradients(eager, is_finite=is_finite)
         kept = {
             "attacks": index,
             "unstable": sorted(unstable),
@@ -356,11 +359,11 @@ class Attacking:
             "raised": sorted(self._raised),
             "equal": self._equal.as_json(),
             "returns": self._returns.relied_on(),
-            "is_finite": all(map(_is_finite, own[0].values["outputs"].values())),
+            "is_finite": is_finite,
         }
         (self._folder / ATTACKS_FILE).write_text(json.dumps(kept), encoding="utf-8")
         kinds = tuple(sorted(torch_kinds))
-        return Attacked(count=len(index), refused_count=refused, torch_kinds=kinds)
+        return Attacked(count=whole_count, refused_count=refused, torch_kinds=kinds)
 
     def _accepted(self, attack: _Attack, number: int, arcs: _Arcs) -> Results | None:
         """Make an attack of the untouched program, as far as it accepts it; None if it refuses the
@@ -409,13 +412,15 @@ class Attacking:
             if attack.is_compiled:
                 compiled = Results.load(self._folder / f"{number}-compiled.pt")
             # What is said to be the same on so many inputs has the same gradients, too.
-            count += not _void_gradients(eager, is_finite=plan["is_finite"])
+            is_whole = not _void_gradients(eager, is_finite=plan["is_finite"])
+            count += is_whole
             of_torch = differences(compiled, eager).keys()
             for is_eager in modes:
                 mine = self._results(attack, is_eager=is_eager, draw=number)
                 if attack.forced is not None:
                     # Without that assignment, the edited program can't be compared.
                     if attack.forced[0] not in self._assigned.forced:
+                        count -= is_whole
                         continue
                     reached.update((file, line) for file, line in plan["forced"][str(number)])
                 beside = of_torch if is_eager else differences(mine, compiled).keys()
