@@ -19,11 +19,11 @@ from graphdoctor.rules.toolkit import (
     RecordingRule,
     RecordingView,
     call_fix,
-    can_be_dynamic,
     code_fix,
     config_fix,
     counted,
     distinct_values,
+    fits_dynamic,
     hidden_change_count,
     is_specialized,
     names,
@@ -104,8 +104,12 @@ class SizeChange(RecompileRule, code="GD202"):
 
 
 def _size_fixes(group: RecompileGroup) -> Fixes:
+    # If one dim is compiled by itself, no mark of another saves the compile.
     changes = [
-        change for of_event in group.changes for change in of_event if can_be_dynamic(change)
+        change
+        for event, of_event in zip(group.events, group.changes, strict=True)
+        for change in of_event
+        if fits_dynamic(event)
     ]
     if not changes:
         title = (
@@ -389,7 +393,7 @@ def _only_generalized(event: RecompileEvent, graphs: Mapping[str | None, Graph])
     """
     cause = event.compiles[0].cause
     is_of_sizes = all(change.kind == "size" for change in event.changes)
-    if event.is_over_limit or cause is None or not is_of_sizes:
+    if event.is_over_limit or cause is None or not is_of_sizes or not fits_dynamic(event):
         return False
     old, new = (_sizes(graphs.get(id_)) for id_ in (cause.nearest, event.compiles[0].compile_id))
     # Where the code makes a constant of a size, the next one compiles again, whatever else is

@@ -382,6 +382,16 @@ def test_sizes_0_and_1_are_not_dynamic():
     assert second.fixes[0].title == "Move the compile to a warm-up with a size of 0, or pad to 2"
 
 
+def test_a_dim_is_not_marked_where_another_keeps_the_recompile():
+    """A batch of 1 is compiled by itself, whatever is marked of the width that changes with it."""
+    sizes = [("x.shape[0]", "1", "2"), ("x.shape[1]", "32", "48")]
+    again = recompiled("0/1", *(change("size", *size) for size in sizes))
+    (found,) = findings(recording(compiles=(compiled(), again)), "GD2")
+    assert found.code == "GD202"
+    (fix,) = found.fixes
+    assert fix.title.startswith("Move the compiles to a warm-up with each of these sizes")
+
+
 def of_rank(compile_, rank, frame_id=None):
     """The compile as the reader names that of another rank."""
     number = 10 * rank if frame_id is None else frame_id

@@ -336,6 +336,11 @@ def can_be_dynamic(change: GuardChange) -> bool:
     return change.kind == "size" and not {change.old, change.new} & {"0", "1"}
 
 
+def fits_dynamic(event: RecompileEvent) -> bool:
+    """Return whether one graph of dynamic sizes would have fitted all the sizes of an event."""
+    return all(can_be_dynamic(change) for change in event.changes if change.kind == "size")
+
+
 def is_specialized(change: GuardChange) -> bool:
     """Return whether a size changed from one to another that torch always compiles on its own: from
     1 to 0, or from 0 to 1.
