@@ -102,6 +102,11 @@ class Document(Generic[C]):
         for format in self.formats:
             if format.name == name:
                 return format
+        if name == "chrome-trace":
+            raise GraphDoctorError(
+                "chrome-trace left graphdoctor: tlparse writes a chromium_events.json of a trace"
+                " log."
+            )
         hint = nearest(name.lower(), self.names, otherwise=f"Choose {either(self.names)}.")
         message = f"{self.label.capitalize()} can't be written as {name!r}."
         raise GraphDoctorError(message, hint=hint)

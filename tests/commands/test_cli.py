@@ -99,6 +99,8 @@ def test_a_report_goes_where_its_output_and_its_format_say(tmp_path, run_here, t
     # A named format overrules the ending.
     assert run_here("report", trace, "-o", "out.txt", "--format", "json", "--force").returncode == 0
     assert json.loads((tmp_path / "out.txt").read_text())
+    gone = run_here("report", trace, "--format", "chrome-trace", status=2)
+    assert gone.stderr.startswith("error: chrome-trace left graphdoctor")
     assert {path.name for path in tmp_path.iterdir()} == {"out.json", "out.txt", "trace"}
 
 
