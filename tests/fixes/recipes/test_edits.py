@@ -13,10 +13,14 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from graphdoctor.facts.kernels import CudaGraphSkip
+from graphdoctor.facts.reading import read_fact
+from graphdoctor.fixes.moves.devices import create_on_device
 from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
@@ -74,3 +78,10 @@ def test_small_programs_are_edited_or_left(recipe, request):
         path.write_text(updated, encoding="utf-8")
         expected = updated
     assert updated.splitlines() == expected.splitlines()
+
+
+def test_other_reason_for_skipping_cuda_graphs_is_kept():
+    place = place_at("GD504", "def forward(x):\n    return «torch.zeros(3).cuda()» + x\n")
+    skip = read_fact(CudaGraphSkip, {"kind": "mutation", "reason": "reason=mutated inputs"})
+    with pytest.raises(DeclinedError, match="edits only move"):
+        create_on_device.edit(replace(place, finding=place.finding.replace(cuda_graph_skip=skip)))
