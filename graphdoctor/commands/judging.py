@@ -94,12 +94,12 @@ def policies_without_runs(
 
 
 def _selection(target: GateTarget, settings: Settings, shown: ShownOptions) -> Selection:
-    own = replace(
+    ruling = replace(
         settings,
         select=settings.select if target.select is None else target.select,
         ignore=settings.ignore if target.ignore is None else target.ignore,
     )
-    return shown.selection(own)
+    return shown.selection(ruling)
 
 
 def path_ignores(project: Project) -> tuple[PathIgnore, ...]:

@@ -36,7 +36,7 @@ from graphdoctor.wording import counted
 
 @dataclass(frozen=True)
 class TargetRun:
-    """What came of one target.
+    """The result of one target.
 
     Args:
         diagnosis: With all findings; None when there is not even a partial recording.

@@ -86,11 +86,11 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
     """List what can be tried for each finding about breaks, recompiles and CUDA graphs."""
     recompiles = recompile_fixes(observed.recording)
     offered = []
-    found = [
+    edited = [
         (finding, *_edits(finding, sources)) for finding in treated_findings(observed, selection)
     ]
-    joint = _joined([edit for _, edits, _ in found for edit in edits if edit.is_joint])
-    for finding, alone, declined in found:
+    joint = _joined([edit for _, edits, _ in edited for edit in edits if edit.is_joint])
+    for finding, alone, declined in edited:
         edits = [joint if joint and edit.is_joint else edit for edit in alone]
         fixes = [edit for edit in edits if edit.is_safe]
         if finding.cuda_graph_skip is not None:
