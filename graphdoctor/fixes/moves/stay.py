@@ -192,10 +192,10 @@ def bound_first(place: Place) -> Edit:
     tested = place.tested.test
     kept = [value for name in find(tested, Name) for value in source.set_values(name)]
     bounds = [
-        (comparison, *bound)
+        (comparison, *bound_of_draw)
         for value in (tested, *kept)
         for comparison in find(value, Comparison)
-        if (bound := _bound_of_draw(source, comparison)) is not None
+        if (bound_of_draw := _bound_of_draw(source, comparison)) is not None
     ]
     several = "the condition doesn't compare one draw of `torch.rand` with a number"
     comparison, bound, is_below = only(bounds, several, "elsewhere")
