@@ -25,6 +25,10 @@ sites: set[tuple[str, ...]] = set()
 counters leave some out."""
 
 
+def _in_torch(line: tuple[str, ...]) -> bool:
+    return _TORCH in Path(line[0]).parents
+
+
 class Sites(logging.Handler):
     """Notes where torch says it broke."""
 
@@ -35,8 +39,10 @@ class Sites(logging.Handler):
         if found:
             # Where torch's own Python asks for a value, such as in `any(x > 0)`, its caller breaks.
             lines = re.findall(r'^ *File "(.+)", line (\d+)', text, re.MULTILINE)
-            lines = [line for line in lines if not line[0].startswith(str(_TORCH))]
-            sites.add(lines[-1] if lines else found.groups())
+            lines = [line for line in lines or [found.groups()] if not _in_torch(line)]
+            # A place that torch names again comes without its callers: the first record had them.
+            if lines:
+                sites.add(lines[-1])
 
 
 def counting(gm: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
