@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.rows import Row
 
-_SOURCES = Path(__file__).resolve().parents[1] / "graphdoctor" / "fixes" / "recipes"
+_SOURCES = Path(__file__).resolve().parents[1] / "graphdoctor" / "fixes" / "moves"
 _KEYS = 10
 """Characters that are typed into a file, 30 ms apart, before the answer is waited for."""
 _COMPILED = (
