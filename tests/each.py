@@ -1,8 +1,9 @@
-"""Cases of one test under one id: all run, and those that fail are listed."""
+"""Cases of one test: under one id, or some of them at night."""
 
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -42,3 +43,21 @@ def for_each(names: str, cases: Iterable[Any]) -> Callable[[Test], Test]:
         return whole
 
     return made
+
+
+def at_night(*values: Any) -> Any:
+    """Parameters that wait for the night, because their neighbors state the same behavior."""
+    return pytest.param(*values, marks=pytest.mark.nightly)
+
+
+def few_of_each_kind(names: Iterable[str], *, by_day: int) -> list[Any]:
+    """Parameters of which all but the first of each kind wait for the night.
+
+    A name's kind is what is before its colon.
+    """
+    kinds = Counter[str]()
+    parameters = []
+    for name in names:
+        kinds.update([kind := name.partition(":")[0]])
+        parameters.append(at_night(name) if kinds[kind] > by_day else name)
+    return parameters

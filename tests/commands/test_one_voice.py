@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunCli, clean_environment, run_script
+from tests.each import at_night
 from tests.sections import sections
 
 pytestmark = pytest.mark.slow
 
 PROGRAMS = sections(Path(__file__).with_suffix(".txt"))
-MODELS = [name for name in PROGRAMS if name != "script"]
 _COUNTS = (
     "calls",
     "calls_failed",
@@ -85,7 +85,9 @@ class Voices:
         assert not different
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", ["print", "counter", "clean", at_night("gpt2"), at_night("slower")]
+)
 def test_commands_agree_on_a_program(run_cli: RunCli, tmp_path: Path, name: str) -> None:
     target = tmp_path / f"{name}.py"
     target.write_text(PROGRAMS[name])
@@ -124,7 +126,7 @@ def test_commands_agree_on_a_program(run_cli: RunCli, tmp_path: Path, name: str)
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="inductor needs a C++ compiler on a CPU")
-@pytest.mark.parametrize("name", ["counter", "slower"])
+@pytest.mark.parametrize("name", [at_night("counter"), "slower"])
 def test_speeds_are_of_the_program_that_is_explained(
     run_cli: RunCli, tmp_path: Path, name: str
 ) -> None:
@@ -155,7 +157,7 @@ _FIGURES = {
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="inductor needs a C++ compiler on a CPU")
-@pytest.mark.parametrize(("name", "least"), [("print", 1), ("counter", 7)])
+@pytest.mark.parametrize(("name", "least"), [at_night("print", 1), ("counter", 7)])
 def test_a_report_has_one_figure_of_a_kind(
     run_cli: RunCli, tmp_path: Path, name: str, least: int
 ) -> None:

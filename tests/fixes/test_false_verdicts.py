@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import run_command
+from tests.each import at_night
 from tests.factories import why
 from tests.sections import texts_beside
 
@@ -103,7 +104,7 @@ def test_breaking_input_of_a_random_program_has_its_seed(tmp_path):
 @pytest.mark.parametrize(
     ("condition", "rest", "verdict", "reason"),
     [
-        ("x == 0.0", "x * 2 - x", "verified", None),
+        at_night("x == 0.0", "x * 2 - x", "verified", None),
         # An input that makes it true is searched.
         ("x == 0.123", "x * 2 - x", "verified", None),
         ("x == 0.123", "x * 2", "changes results", "when the condition at line 17 is true"),
@@ -190,7 +191,7 @@ RAISES = """\
             "verified with loss",
             "changes the exception: AssertionError → RuntimeError when compiled",
         ),
-        (
+        at_night(
             "x.sum() > 1000",
             'ValueError("large")',
             "verified with loss",
@@ -251,7 +252,12 @@ def test_break_returning_on_the_next_line_is_gone_with_the_fix_of_that_line(tmp_
 
 
 @pytest.mark.parametrize(
-    "printed", ['"y", y.mean().item(), y.shape', "[y.mean()]", "torch.Size(y.shape), self"]
+    "printed",
+    [
+        '"y", y.mean().item(), y.shape',
+        at_night("[y.mean()]"),
+        at_night("torch.Size(y.shape), self"),
+    ],
 )
 def test_unprintable_value_is_not_left_for_torch_to_print(tmp_path, printed):
     forward = f"    def forward(self, x):\n        y = self.fc(x).sin()\n        print({printed})\n        return y.cos()\n"

@@ -17,6 +17,7 @@ from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays
 from graphdoctor.views.reasons import reasons_text
 from tests.conftest import probe_python
+from tests.each import few_of_each_kind
 from tests.sections import sections
 
 pytestmark = pytest.mark.slow
@@ -74,7 +75,7 @@ def judged(folder: Path, setup: Setup, text: str) -> tuple[str, str]:
         return verdict, reasons_text(reasons) or ""
 
 
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", few_of_each_kind(EDITS, by_day=3))
 def test_an_edit_works_only_if_it_does_no_harm(tmp_path, monkeypatch, setup, name):
     monkeypatch.chdir(tmp_path)
     verdict, why = judged(tmp_path, setup, EDITS[name])
