@@ -8,6 +8,8 @@ import pytest
 
 from tests.conftest import interrupted
 
+pytestmark = pytest.mark.slow
+
 MODEL = """\
 import torch
 

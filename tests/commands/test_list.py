@@ -14,6 +14,8 @@ from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import mobilenet
 from tests.studies.profile.reports import profiled
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(recorded: Path, tmp_path: Path) -> Path:
@@ -61,7 +63,6 @@ def test_a_profile_is_listed_as_one(folder: Path, run_here: RunCli) -> None:
     assert "profile clean.py · " in run_here("list", status=0).stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["explain", "fix", "bench", "cure"])
 def test_a_run_that_failed_says_what_it_was_and_how_it_ended(
     tmp_path: Path, run_here: RunCli, command: str
@@ -115,7 +116,6 @@ def test_a_name_that_is_taken_is_not_moved(folder: Path, run_here: RunCli) -> No
     assert f"{name} is a recording." in run_here("keep", name, status=2).stderr
 
 
-@pytest.mark.slow
 def test_a_named_recording_outlives_twenty_failed_runs(tmp_path: Path) -> None:
     (tmp_path / "clean.py").write_text(CLEAN_TARGET)
     (tmp_path / "failing.py").write_text("raise ValueError('no')\ndef f(x): ...\n")

@@ -68,6 +68,7 @@ def results(text: str, name: str, sizes: dict[str, int], seed: int, bad: bool) -
     return [torch.as_tensor(x) for x in (*out, *grads)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LOOPS if edited(name)[1]])
 @settings(max_examples=40, deadline=None)
 @given(
