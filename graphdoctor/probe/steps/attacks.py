@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -399,56 +400,52 @@ class Attacking:
         reached: set[tuple[str, int]] = set()
         if self._is_edited and (failure := self._other_kind(plan["returns"])) is not None:
             return Attacked(count=1, is_edited=True, failure=failure)
-        for row in plan["attacks"]:
-            number = row.pop("number")
-            attack = _Attack(**row)
-            if attack.forced is not None:
-                attack.forced = Place(*attack.forced[0]), attack.forced[1]
-            modes = [True] * self._is_edited + [False] * attack.is_compiled
+        # Compiling takes long, and most edits that are wrong show it without.
+        ways = [True] * self._is_edited + [False]
+        for is_eager, (number, attack) in product(ways, _numbered(plan)):
             # An edit may keep something else in place of what is changed.
-            if not modes or not attack.state.keys() <= self._tensors.keys():
+            is_made = is_eager or attack.is_compiled
+            if not is_made or not attack.state.keys() <= self._tensors.keys():
                 continue
-            eager = compiled = Results.load(self._folder / f"{number}-eager.pt")
-            if attack.is_compiled:
-                compiled = Results.load(self._folder / f"{number}-compiled.pt")
+            eager = Results.load(self._folder / f"{number}-eager.pt")
             # What is said to be the same on so many inputs has the same gradients, too.
-            is_whole = not _void_gradients(eager, is_finite=plan["is_finite"])
-            count += is_whole
-            of_torch = differences(compiled, eager).keys()
-            for is_eager in modes:
-                mine = self._results(attack, is_eager=is_eager, draw=number)
-                if attack.forced is not None:
-                    # Without that assignment, the edited program can't be compared.
-                    if attack.forced[0] not in self._assigned.forced:
-                        count -= is_whole
-                        continue
-                    reached.update((file, line) for file, line in plan["forced"][str(number)])
-                beside = of_torch if is_eager else differences(mine, compiled).keys()
-                for kind, difference in differences(mine, eager).items():
-                    if kind in unstable:
-                        continue
-                    if not is_eager and (kind in of_torch or kind not in beside):
-                        torch_kinds.add(kind)
-                    elif not is_eager and kind in MESSAGES and difference.change == "fewer":
-                        dropped.setdefault(kind, difference)
-                    else:
-                        both = (eager.raised, mine.raised) if eager.raised and mine.raised else None
-                        is_redrawn = attack.forced is not None and self._is_redrawn(attack, number)
-                        failure = AttackFailure(
-                            text=attack.words,
-                            code=self._code(attack, number, is_random=mine.draws_random),
-                            is_compiled=not is_eager,
-                            difference=difference,
-                            raised=both,
-                        )
-                        if is_redrawn:
-                            redrawn = redrawn or failure
-                            break
-                        # Compiled code raises as it can, which is said; eager mode as before.
-                        if both is None or is_eager:
-                            edited = self._is_edited
-                            return Attacked(count=count, is_edited=edited, failure=failure)
-                        exceptions.append(failure)
+            is_counted = is_eager or not self._is_edited
+            is_counted &= not _void_gradients(eager, is_finite=plan["is_finite"])
+            mine = self._results(attack, is_eager=is_eager, draw=number)
+            if attack.forced is not None:
+                # Without that assignment, the edited program can't be compared.
+                if attack.forced[0] not in self._assigned.forced:
+                    continue
+                reached.update((file, line) for file, line in plan["forced"][str(number)])
+            count += is_counted
+            differing = differences(mine, eager)
+            excused: set[ResultKind] = set()
+            if differing and not is_eager:
+                compiled = Results.load(self._folder / f"{number}-compiled.pt")
+                excused = differing.keys() & differences(compiled, eager).keys()
+                excused |= differing.keys() - differences(mine, compiled).keys()
+                torch_kinds |= excused - unstable
+            for kind, difference in differing.items():
+                if kind in unstable or kind in excused:
+                    continue
+                if not is_eager and kind in MESSAGES and difference.change == "fewer":
+                    dropped.setdefault(kind, difference)
+                    continue
+                both = (eager.raised, mine.raised) if eager.raised and mine.raised else None
+                failure = AttackFailure(
+                    text=attack.words,
+                    code=self._code(attack, number, is_random=mine.draws_random),
+                    is_compiled=not is_eager,
+                    difference=difference,
+                    raised=both,
+                )
+                if attack.forced is not None and self._is_redrawn(attack, number):
+                    redrawn = redrawn or failure
+                    break
+                # Compiled code raises as it can, which is said; eager mode as before.
+                if both is None or is_eager:
+                    return Attacked(count=count, is_edited=self._is_edited, failure=failure)
+                exceptions.append(failure)
         return Attacked(
             count=count,
             is_edited=self._is_edited,
@@ -671,6 +668,17 @@ def _lines(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
         for start, end, line in code.co_lines()
         if line is not None and any(start <= offset < end for offset in offsets)
     }
+
+
+def _numbered(plan: Mapping[str, Any]) -> list[tuple[int, _Attack]]:
+    """Read the attacks that the untouched program's replay kept."""
+    attacks = []
+    for row in plan["attacks"]:
+        attack = _Attack(**{name: value for name, value in row.items() if name != "number"})
+        if attack.forced is not None:
+            attack.forced = Place(*attack.forced[0]), attack.forced[1]
+        attacks.append((row["number"], attack))
+    return attacks
 
 
 @contextmanager
