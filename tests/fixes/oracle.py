@@ -20,11 +20,10 @@ import json
 import logging
 import random
 import re
-import subprocess
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -40,14 +39,6 @@ _PATHS = sysconfig.get_paths()
 _TORCH = Path(torch.__file__).parent
 _PACKAGES = (_PATHS["purelib"], _PATHS["platlib"], str(_TORCH.parent))
 _HIDDEN = (f"{_TORCH}/", __file__, "<")
-
-
-def ask_torch(files: Sequence[Path], *options: str) -> dict[Path, dict[str, Any]]:
-    """Examine programs in a separate process."""
-    command = [sys.executable, __file__, *options, *map(str, files)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.stdout, done.stderr
-    return {Path(file): examined for file, examined in json.loads(done.stdout).items()}
 
 
 def break_site(message: str) -> tuple[str, int] | None:
