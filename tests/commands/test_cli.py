@@ -365,16 +365,16 @@ def test_prints_of_the_program_stay_off_standard_output(tmp_path, run_cli):
 
 
 @pytest.mark.slow
-def test_a_file_stands_for_the_command_that_it_needs(tmp_path: Path, run_here: RunCli) -> None:
+def test_a_file_stands_for_the_command_that_it_needs(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "train.py").write_text(
         "print('trained')\nimport torch\n\nclass Net(torch.nn.Module):\n    pass\n\n"
         "for _ in range(1):\n    torch.ones(1)\n"
     )
-    done = run_here("train.py", "--epochs", "2", "--input=f32[2]", status=0)
+    done = run_cli("train.py", "--epochs", "2", "--input=f32[2]", status=0)
     assert "trained" in done.stdout
     assert "warning: --input goes to train.py" in done.stderr
     assert done.stderr.endswith("Next: graphdoctor explain train.py:Net\n")
-    assert "train has no Other" in run_here("train.py:Other", status=2).stderr
+    assert "train has no Other" in run_cli("train.py:Other", status=2).stderr
 
 
 @pytest.mark.parametrize(

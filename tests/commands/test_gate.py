@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import CLEAN_TARGET, clean_environment, run_command
+from tests.each import at_night
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +122,7 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
     ("line", "variable", "why"),
     [
         ("", "TORCH_COMPILE_DISABLE", "TORCH_COMPILE_DISABLE is set."),
-        ("", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_DISABLE is set."),
+        at_night("", "TORCHDYNAMO_DISABLE", "TORCHDYNAMO_DISABLE is set."),
         ("torch._dynamo.config.disable = True", None, "torch._dynamo.config.disable is True."),
         (
             'torch.compiler.set_stance("force_eager")',

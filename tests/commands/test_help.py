@@ -14,6 +14,7 @@ from graphdoctor.commands.app import HEADINGS, command_of
 from graphdoctor.commands.commands import COMMANDS, FOR_TOOLS, NAMES, overview
 from graphdoctor.fixes.patch import unified
 from tests.conftest import CLEAN_TARGET, RunCli, clean_environment, run_command
+from tests.each import at_night
 
 PROJECT = '[tool.graphdoctor]\n[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "model.py"\n'
 SCRIPT = """\
@@ -35,7 +36,7 @@ SUMMARIES = {
     name: summary for group in (*COMMANDS.values(), FOR_TOOLS) for name, summary in group.items()
 }
 IS_LONG = {"cure", "survey", "bench", "fix", "export"}
-"""Their own tests run them; the examples wait for the night."""
+"""Their own tests run them; their examples wait for the night, as all second ones do."""
 
 
 @pytest.mark.parametrize("command", NAMES)
@@ -85,13 +86,14 @@ def test_the_overview_fits_and_is_whole(run_here: RunCli, width: int) -> None:
             assert summary in " ".join(text.split())
 
 
-def _marked(example: str) -> object:
-    is_long = shlex.split(example)[1] in IS_LONG
-    return pytest.param(example, marks=pytest.mark.nightly if is_long else pytest.mark.slow)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "example", [_marked(line) for examples in EXAMPLES.values() for line in examples]
+    "example",
+    [
+        at_night(example) if number or command in IS_LONG else example
+        for command, examples in EXAMPLES.items()
+        for number, example in enumerate(examples)
+    ],
 )
 def test_each_example_runs_as_it_stands(project: Path, tmp_path: Path, example: str) -> None:
     _, command, *rest = shlex.split(example)
