@@ -39,6 +39,7 @@ from libcst import (
     Continue,
     CSTNode,
     Dict,
+    DictComp,
     DictElement,
     Divide,
     DivideAssign,
@@ -47,6 +48,7 @@ from libcst import (
     Expr,
     For,
     FunctionDef,
+    GeneratorExp,
     Global,
     If,
     IfExp,
@@ -62,6 +64,7 @@ from libcst import (
     Pass,
     Raise,
     Return,
+    SetComp,
     SimpleStatementLine,
     SimpleStatementSuite,
     SimpleString,
@@ -101,6 +104,7 @@ from graphdoctor.fixes.source.nodes import (
     Comments,
     Names,
     after_lines,
+    as_operand,
     assigned,
     bracketed,
     called,
@@ -139,6 +143,7 @@ from graphdoctor.fixes.source.tree import (
     only,
     parsed,
     walk,
+    with_replaced,
 )
 from graphdoctor.wording import listed
 
@@ -436,6 +441,12 @@ def _branch_of(
             is_over = bool(steps) and steps[-1].target == _RETURNED
             decline_if(is_over and not isinstance(small, Pass), "there is code after a `return`")
             made = _steps_of(small, waiting, source, region)
+            if steps and made and (again := _read_by(steps[-1], made[0])) is not None:
+                # `y = f(x)` and `y = g(y)` are one step: by itself the first may have a shape that
+                # no other way gives.
+                whole = with_replaced(made[0].value, [(again, as_operand(steps[-1].value))])
+                joint = steps.pop().comments.joined(made[0].comments)
+                made[0] = replace(made[0], value=whole, comments=joint)
             steps += made
             waiting = Comments() if made else waiting
     if steps and (waiting.above or waiting.beside or after):
@@ -443,6 +454,14 @@ def _branch_of(
         steps[-1] = replace(steps[-1], comments=kept)
     nodes = body.body if isinstance(body, SimpleStatementSuite) else lines
     return _Branch(tuple(steps), tuple(nodes))
+
+
+def _read_by(step: _Step, after: _Step) -> Name | None:
+    """Return the one place where a step that sets a name anew reads it; None if it's another."""
+    reads = [name for name in names_in(after.value) if name.value == step.target]
+    is_one = step.is_name and after.target == step.target and len(reads) == 1
+    is_once = not holds(after.value, Lambda, ListComp, GeneratorExp, DictComp, SetComp, IfExp)
+    return reads[0] if is_one and is_once else None
 
 
 @dataclass(frozen=True)
