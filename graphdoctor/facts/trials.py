@@ -142,8 +142,11 @@ class Attacked(Fact):
     """Lines, with their files, that only run where something that the program computes is set to
     another value, with the same results."""
     redrawn: AttackFailure | None = None
-    """The first input on which an edit that is known to draw for more rows has other results, and
-    the same if all rows draw alike."""
+    """The first input on which an edit that is known to draw more has other results, and the same
+    if all rows draw alike."""
+    is_own_redrawn: bool = False
+    """True if the program's own calls give the same if all rows draw alike, where the edit is known
+    to draw more."""
     exceptions: tuple[AttackFailure, ...] = ()
     """The first input on which torch.compile raises another exception."""
     torch_kinds: tuple[ResultKind, ...] = ()

@@ -67,7 +67,7 @@ class Edit:
     drops_output: bool = False
     """Whether it may write less text, or raise another exception, where that is said."""
     redraws: bool = False
-    """Whether it may draw random numbers for more rows, where that is said."""
+    """Whether it may draw more random numbers, where that is said."""
     is_joint: bool = False
     """Whether it's right only together with the others of its kind, of all findings."""
     reached: tuple[int, ...] = ()

@@ -220,7 +220,7 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
         f"{listed([str(value).removeprefix('gradient of ') for value in reason.values])} get a"
         " gradient of 0 where they had none"
     ),
-    "redraws": "random numbers are drawn for all rows, which are others when {}",
+    "redraws": "more random numbers are drawn, so they are others when {}",
     "drops_lines": _dropped,
     "not_kept": "{} isn't kept",
     "exceptions": _exceptions,

@@ -235,6 +235,43 @@ def test_what_draws_for_more_rows_is_compared_where_all_rows_draw_alike(
     assert (edited.redrawn is not None) == redraws or not is_right
 
 
+COIN = """\
+coin = torch.bernoulli(torch.full((1,), 0.5))
+{drawn}
+return x * keep.view(-1, 1)"""
+DECIDED = """\
+if coin.sum() == 1:
+    keep = torch.bernoulli(torch.full((len(x),), 0.5)) * coin
+else:
+    keep = coin.repeat(len(x))"""
+EACH = "keep = torch.bernoulli(torch.full((len(x),), 0.5))"
+
+
+@pytest.mark.parametrize(
+    ("drawn", "redraws", "is_right"),
+    [
+        (f"{EACH} * coin", True, True),
+        (
+            f"{EACH}\nkeep = torch.where(coin.sum() == 1, keep * coin, coin.repeat(len(x)))",
+            True,
+            True,
+        ),
+        (f"{EACH} * coin", False, False),
+        (EACH, True, False),
+        (f"{EACH} * (1 - coin)", True, False),
+        (f"{EACH} * coin * 2", True, False),
+        ("keep = coin.repeat(len(x))", True, False),
+    ],
+)
+def test_what_draws_whatever_a_coin_says_is_compared_where_all_rows_draw_alike(
+    tmp_path, setup, drawn, redraws, is_right
+):
+    before, after = COIN.format(drawn=DECIDED), COIN.format(drawn=drawn)
+    _, edited = attacked(tmp_path, setup, before, after, redraws=redraws)
+    assert (edited.failure is None) == is_right
+    assert edited.is_own_redrawn or not is_right
+
+
 def test_omissions_while_compiling_and_torchs_changes_are_reported(tmp_path, setup):
     case = CASES["a print that is only left out while compiling is named"]
     _, edited = attacked(tmp_path, setup, case.before, case.after)

@@ -128,7 +128,7 @@ from graphdoctor.fixes.source.nodes import (
     with_lines,
     without_parentheses,
 )
-from graphdoctor.fixes.source.torch_names import REDUCED, TENSOR_METHODS, words
+from graphdoctor.fixes.source.torch_names import REDUCED, TENSOR_METHODS, draws_random, words
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
@@ -515,6 +515,9 @@ class _Selection:
                 lines = lines[1:]
             bodies.append((lines, ()))
         self._bodies = bodies
+        lines = [line for body, _ in bodies for line in _lines(body)]
+        self._redraws = _draws([*_origins(self._tests, self._source)]) and _draws(lines)
+        """Whether a draw decides if more is drawn: numbers are random in any case, then."""
 
     def _lines_after(self, bodies: Sequence[_Body]) -> Sequence[BaseStatement]:
         """Return the lines that run only if no branch leaves; they are the last branch."""
@@ -630,7 +633,8 @@ class _Selection:
             indent = body.indent if isinstance(body, IndentedBlock) else None
             lines = [If(self._outer.deep_clone(), IndentedBlock(lines, indent=indent))]
         changes = lines_for(self._source, self._statement, lines, also=self._rest)
-        return self._place.edit(f"Choose {what} with `{where}.where`", *changes, is_safe=is_safe)
+        title = f"Choose {what} with `{where}.where`"
+        return self._place.edit(title, *changes, is_safe=is_safe, redraws=self._redraws)
 
     def _rows(self, branches: Sequence[_Branch]) -> list[_Row]:
         """The steps by line: what several branches change is chosen in one line, unless they change
@@ -728,6 +732,25 @@ class _Selection:
         lines = lines_of(need(block, IndentedBlock))
         rest = lines[lines.index(self._statement) + 1 :]
         return rest[:-1] if rest and _leaves(rest[-1:]) else rest
+
+
+_SAMPLER = re.compile("(?<!up)(?<!down)(?<!re)(?<!grid_)sampl(e|ing)")
+"""In the name of a program's own function that draws."""
+
+
+def _draws(nodes: Sequence[CSTNode]) -> bool:
+    names = [called(call) for call in calls_in(*nodes)]
+    return any(draws_random(name) or _SAMPLER.search(name) for name in names)
+
+
+def _origins(values: _Values, source: SourceFile) -> set[BaseExpression]:
+    """Return values, and all that the variables in them were set to."""
+    origins, waiting = set[BaseExpression](), [*values]
+    while waiting:
+        origins.add(value := waiting.pop())
+        bound = [part for name in names_in(value) for part in source.bound_to(name)]
+        waiting += [part for part in bound if part is not None and part not in origins]
+    return origins
 
 
 def _all(conditions: _Values) -> BaseExpression:

@@ -13,11 +13,18 @@ from torch import Tensor
 from ..torch_private.torch_api import DispatchMode
 from .results import Results
 
-_SEED = 20_251
+_SEED, _SINGLE = 20_251, 10_007
 
 
 class RowsAlike(DispatchMode):
-    """Draws one row for all rows, always the same one."""
+    """Draws one row for all rows, always the same one.
+
+    ``has_single``: a single row, such as a coin for the whole batch, is another one.
+    """
+
+    def __init__(self, number: int, *, has_single: bool) -> None:
+        super().__init__()
+        self._seed, self._has_single = _SEED + number, has_single
 
     def __torch_dispatch__(
         self,
@@ -30,8 +37,11 @@ class RowsAlike(DispatchMode):
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs or {})
         with torch.random.fork_rng():
-            torch.manual_seed(_SEED)
+            torch.manual_seed(self._seed)
             drawn = func(*args, **kwargs or {})
+            if self._has_single and isinstance(drawn, Tensor) and drawn.shape[:1] == (1,):
+                torch.manual_seed(self._seed + _SINGLE)
+                drawn = func(*args, **kwargs or {})
         if isinstance(drawn, Tensor) and drawn.ndim and len(drawn):
             drawn.copy_(drawn[:1].clone().expand_as(drawn))
         return drawn

@@ -174,7 +174,7 @@ class Attacking:
         # What differs from both is wrong already.
         comparisons = replay.compared.values()
         is_wrong = bool(comparisons) and all(comparison.results for comparison in comparisons)
-        if not self._calls or (is_wrong and not self._is_reference):
+        if not self._calls or (is_wrong and not (self._is_reference or self._redraws)):
             return
         events = self._workload.events
         limit = torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT)
@@ -321,6 +321,8 @@ class Attacking:
             self._step_count += arcs.total()
         with self._returns.noted():
             own = [self._results(_Attack(""), is_eager=True, draw=0) for _ in range(2)]
+        if own[0].draws_random:
+            self._own_alike().save(self._folder / "own-alike.pt")
         unstable = set(_differences(*own))
         is_finite = all(map(_is_finite, own[0].values["outputs"].values()))
         whole_count = 0
@@ -340,10 +342,11 @@ class Attacking:
             taken.update(arcs.keys())
             if attack.forced is not None:
                 forced[number] = sorted(_lines(arcs) - _lines(shown))
-                alike = self._results(attack, is_eager=True, draw=number, is_alike=True)
-                alike.save(self._folder / f"{number}-alike.pt")
             elif not variant.is_empty:
                 shown |= arcs.keys()
+            if attack.forced is not None or eager.draws_random:
+                alike = self._results(attack, is_eager=True, draw=number, is_alike=True)
+                alike.save(self._folder / f"{number}-alike.pt")
             eager.save(self._folder / f"{number}-eager.pt")
             if attack.is_compiled:
                 compiled = self._results(attack, is_eager=False, draw=number)
@@ -395,9 +398,11 @@ class Attacking:
         exceptions: list[AttackFailure] = []
         failure: AttackFailure | None = None
         redrawn: AttackFailure | None = None
+        redrawn_results: dict[int, Results] = {}
         count, unstable = 0, set(plan["unstable"])
         differences = partial(_differences, is_finite=plan["is_finite"])
         reached: set[tuple[str, int]] = set()
+        is_own_redrawn = self._redraws and self._is_same_alike(self._own_alike(), "own")
         if self._is_edited and (failure := self._other_kind(plan["returns"])) is not None:
             return Attacked(count=1, is_edited=True, failure=failure)
         # Compiling takes long, and most edits that are wrong show it without.
@@ -418,7 +423,8 @@ class Attacking:
                     continue
                 reached.update((file, line) for file, line in plan["forced"][str(number)])
             count += is_counted
-            differing = differences(mine, eager)
+            # Compiled, an edit draws as many numbers as it does without.
+            differing = differences(mine, redrawn_results.get(number, eager))
             excused: set[ResultKind] = set()
             if differing and not is_eager:
                 compiled = Results.load(self._folder / f"{number}-compiled.pt")
@@ -439,8 +445,9 @@ class Attacking:
                     difference=difference,
                     raised=both,
                 )
-                if attack.forced is not None and self._is_redrawn(attack, number):
+                if is_eager and self._is_redrawn(attack, number):
                     redrawn = redrawn or failure
+                    redrawn_results[number] = mine
                     break
                 # Compiled code raises as it can, which is said; eager mode as before.
                 if both is None or is_eager:
@@ -453,6 +460,7 @@ class Attacking:
             exceptions=tuple(exceptions[:1]),
             reached=tuple(sorted(reached)),
             redrawn=redrawn,
+            is_own_redrawn=is_own_redrawn,
             torch_kinds=tuple(sorted(torch_kinds)),
         )
 
@@ -460,12 +468,22 @@ class Attacking:
         """Check whether an attack is the same but for how many random numbers are drawn, which the
         edit is known to change.
         """
-        if not self._redraws:
+        return self._redraws and self._is_same_alike(
+            self._results(attack, is_eager=True, draw=number, is_alike=True), str(number)
+        )
+
+    def _is_same_alike(self, mine: Results, name: str) -> bool:
+        path = self._folder / f"{name}-alike.pt"
+        if not path.exists():
             return False
-        other = Results.load(self._folder / f"{number}-alike.pt")
-        mine = self._results(attack, is_eager=True, draw=number, is_alike=True)
+        other = Results.load(path)
         same_rows(mine, other)
         return not _differences(mine, other)
+
+    def _own_alike(self) -> Results:
+        """Make the program's own calls with random numbers that are the same in every row."""
+        with RowsAlike(0, has_single=True):
+            return self._make([(call, Variant("")) for call in self._calls], draw=0)
 
     def _other_kind(self, relied_on: Mapping[str, list[str]]) -> AttackFailure | None:
         """Find a function that returns another kind of value to whoever relies on it."""
@@ -519,7 +537,9 @@ class Attacking:
         calls = calls[: attack.count]
         place, pattern = attack.forced or (None, "")
         forcing = self._assigned.forcing([] if place is None else [place], pattern)
-        with forcing, RowsAlike() if is_alike else nullcontext():
+        # What is set for a mask may leave it a single row.
+        alike = RowsAlike(draw, has_single=attack.forced is None) if is_alike else nullcontext()
+        with forcing, alike:
             return self._make(calls, draw=draw, is_eager=is_eager, arcs=arcs, state=attack.state)
 
     def _make(
