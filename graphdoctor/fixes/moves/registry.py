@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.moves import (
+    chosen,
     collect,
     copies,
     dense,
@@ -47,6 +48,7 @@ RECIPES: tuple[Recipe, ...] = (
     operators.one_hot_classes,
     operators.device_of_new_tensor,
     operators.index_listed_tensor,
+    chosen.call_all,
     copies.clone_instead_of_deepcopy,
     devices.create_on_device,
     move.without_progress_bar,
