@@ -255,6 +255,9 @@ class Place:
         child: cst.CSTNode | None = self.expression
         if child is None:
             return self._only_test
+        if isinstance(child, cst.IfExp):
+            # Python points to all of it unless the condition is a comparison.
+            return child
         for parent in self.source.parents(child):
             match parent:
                 case cst.If(test=test) | cst.IfExp(test=test) | cst.Assert(test=test) if (
