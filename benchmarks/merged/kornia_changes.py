@@ -24,9 +24,9 @@ Built = Callable[..., Any]
 Calls = list[tuple[Any, ...]]
 
 
-def _images(count: int = 2, channels: int = 3, size: int = 8) -> Calls:
+def _images(*, width: int = 8) -> Calls:
     generator = torch.Generator().manual_seed(0)
-    return [(torch.rand(count, channels, size, size, generator=generator),) for _ in range(2)]
+    return [(torch.rand(2, 3, 8, width, generator=generator),) for _ in range(2)]
 
 
 def _with(*values: Any) -> Calls:
@@ -85,7 +85,7 @@ CHANGES: dict[str, tuple[Callable[[], Built], Calls]] = {
     "3790": (lambda: sharpness, _with(_ONE, torch.tensor([0.0, 1.0]))),
     "3791": (lambda: _colored, [(call[0][0, :1],) for call in _images()]),
     "3792": (lambda: _dice, _masks()),
-    "3793": (lambda: augmentation.RandomHorizontalFlip(p=0.5, p_batch=0.5), _images()),
+    "3793": (lambda: augmentation.RandomHorizontalFlip(p=0.5, p_batch=0.5), _images(width=6)),
     "3794": (lambda: augmentation.RandomBrightness((0.7, 1.3), p=0.5), _images()),
     "3797": (lambda: augmentation.RandomRotation(30.0, p=1.0), _images()),
     "3798": (lambda: augmentation.RandomMotionBlur(3, 35.0, 0.5, p=1.0), _images()),
