@@ -1,84 +1,55 @@
 """Real jobs of two ranks over gloo: what the report says, against what each rank did."""
 
 import json
-import os
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import clean_environment, run_command, run_script
+from tests.each import at_night
+
 pytestmark = pytest.mark.slow
 
 SCRIPT = Path(__file__).with_name("job.py")
-LAUNCHER = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-GRAPHDOCTOR = [sys.executable, "-m", "graphdoctor"]
-
-
-def environment(**more):
-    return {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
-
-
-def run_job(what, folder):
-    """Run it under graphdoctor, which writes its report."""
-    command = [
-        *GRAPHDOCTOR,
-        "run",
-        "--quiet",
-        "--report",
-        f"{what}.json",
-        *LAUNCHER,
-        str(SCRIPT),
-        what,
-    ]
-    ended = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(),
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert (folder / f"{what}.json").exists(), ended.stderr
-    return ended.returncode
-
-
-def trace_job(what, folder):
-    """Run it as anyone would, with torch's own logs."""
-    command = [sys.executable, *LAUNCHER, str(SCRIPT), what]
-    env = environment(TORCH_TRACE=str(folder / what))
-    return subprocess.run(
-        command, cwd=folder, env=env, check=False, capture_output=True, timeout=240
-    ).returncode
+LAUNCHER = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory):
-    """The reports of jobs, those of our own recordings and, after ``log:``, of torch's logs."""
+def job(tmp_path_factory):
+    """Runs a job once, and returns its exit status and report; of ``log:sizes``, that of torch's
+    own log."""
     folder = tmp_path_factory.mktemp("jobs")
-    with ThreadPoolExecutor(2) as pool:
-        ends = {
-            what: pool.submit(run_job, what, folder)
-            for what in ("equal", "sizes", "alone", "branch", "silent", "dies")
-        }
-        ends["log:sizes"] = pool.submit(trace_job, "sizes", folder)
-    found = {
-        what: json.loads((folder / f"{what}.json").read_text()) for what in ends if ":" not in what
-    }
-    command = [*GRAPHDOCTOR, "report", "sizes", "--format", "json"]
-    found["log:sizes"] = json.loads(subprocess.check_output(command, cwd=folder))
-    found["statuses"] = {what: end.result() for what, end in ends.items()}
-    yield found
+    jobs = {}
+
+    def run(what):
+        environment = clean_environment(OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+        if what in jobs:
+            return jobs[what]
+        if what.startswith("log:"):
+            name = what.removeprefix("log:")
+            traced = environment | {"TORCH_TRACE": str(folder / name)}
+            run_script(*LAUNCHER, SCRIPT, name, cwd=folder, env=traced)
+            done = run_command("report", name, "--format", "json", cwd=folder, status=0)
+            jobs[what] = 0, json.loads(done.stdout)
+        else:
+            command = ("run", "--quiet", "--report", f"{what}.json", *LAUNCHER, SCRIPT, what)
+            done = run_command(*command, cwd=folder, env=environment)
+            assert (folder / f"{what}.json").exists(), done.stderr
+            jobs[what] = done.returncode, json.loads((folder / f"{what}.json").read_text())
+        return jobs[what]
+
+    return run
 
 
-def test_the_status_is_the_job_s_own(jobs):
-    assert {what for what, status in jobs["statuses"].items() if status} == {"dies", "silent"}
+@pytest.mark.nightly
+def test_the_status_is_the_job_s_own(job):
+    whole = ("equal", "sizes", "alone", "branch", "silent", "dies")
+    assert {what for what in whole if job(what)[0]} == {"dies", "silent"}
 
 
-def test_equal_ranks_agree(jobs):
-    found = jobs["equal"]
+@pytest.mark.nightly
+def test_equal_ranks_agree(job):
+    found = job("equal")[1]
     assert [(each["rank"], each["complete"]) for each in found["ranks"]] == [(0, True), (1, True)]
     assert [each["summary"]["compiles"] for each in found["ranks"]] == [2, 2]
     assert [row["agree"] for row in found["agreement"]] == [True, True]
@@ -86,9 +57,9 @@ def test_equal_ranks_agree(jobs):
     assert found["hangs"] == []
 
 
-@pytest.mark.parametrize("name", ["sizes", "log:sizes"])
-def test_a_rank_with_other_sizes_recompiles_alone(jobs, name):
-    found = jobs[name]
+@pytest.mark.parametrize("name", ["sizes", at_night("log:sizes")])
+def test_a_rank_with_other_sizes_recompiles_alone(job, name):
+    found = job(name)[1]
     assert [each["summary"]["recompiles"] for each in found["ranks"]] == [0, 1]
     parted = found["first_divergence"]
     assert (parted["compile"], parted["what"], parted["ranks"]) == ("0/1", "presence", [1])
@@ -104,26 +75,29 @@ def test_a_rank_with_other_sizes_recompiles_alone(jobs, name):
     assert straggler is None or straggler["rank"] == 0 or straggler["why"] == "alone"
 
 
-def test_a_rank_that_changes_an_attribute_recompiles_alone(jobs):
-    parted = jobs["alone"]["first_divergence"]
+@pytest.mark.nightly
+def test_a_rank_that_changes_an_attribute_recompiles_alone(job):
+    parted = job("alone")[1]["first_divergence"]
     assert parted["ranks"] == [1]
     assert "self.scale: 1 → 2" in {value["value"] for value in parted["values"]}
 
 
-def test_code_that_one_rank_alone_runs_is_a_branch_on_the_rank(jobs):
-    parting = jobs["branch"]["first_divergence"]["parting"]
+@pytest.mark.nightly
+def test_code_that_one_rank_alone_runs_is_a_branch_on_the_rank(job):
+    parting = job("branch")[1]["first_divergence"]["parting"]
     assert (parting["kind"], parting["reads"]) == ("branch", "dist.get_rank()")
     assert parting["location"]["text"].startswith("if WHAT")
-    finding = jobs["branch"]["findings"][0]
+    finding = job("branch")[1]["findings"][0]
     assert (finding["code"], finding["location"]) == ("GD209", parting["location"])
     fixes = finding["fixes"]
     assert [fix["title"][:14] for fix in fixes] == ["Do what only s", "Put it in a fu"]
-    assert jobs["sizes"]["first_divergence"]["parting"]["kind"] == "sizes"
-    assert jobs["alone"]["first_divergence"]["parting"]["kind"] == "state"
+    assert job("sizes")[1]["first_divergence"]["parting"]["kind"] == "sizes"
+    assert job("alone")[1]["first_divergence"]["parting"]["kind"] == "state"
 
 
-def test_a_rank_that_compiles_less_is_there(jobs):
-    found = jobs["silent"]
+@pytest.mark.nightly
+def test_a_rank_that_compiles_less_is_there(job):
+    found = job("silent")[1]
     # It ended by an exception, after all that the other rank did too.
     assert found["ranks"][1]["complete"] is False
     assert [each["summary"]["compiles"] for each in found["ranks"]] == [1, 0]
@@ -135,8 +109,9 @@ def test_a_rank_that_compiles_less_is_there(jobs):
     assert "did not call torch.compile" not in gap["message"]
 
 
-def test_a_rank_that_dies_is_not_complete(jobs):
-    found = jobs["dies"]
+@pytest.mark.nightly
+def test_a_rank_that_dies_is_not_complete(job):
+    found = job("dies")[1]
     assert [each["complete"] for each in found["ranks"]][1] is False
     parted = found["first_divergence"]
     assert parted is not None and parted["what"] == "presence"
