@@ -58,6 +58,7 @@ PROBING = {
     "guards",
     "profile",
     "recompiles",
+    "try",
 }
 """Commands that start probes."""
 
