@@ -10,6 +10,7 @@ from libcst import (
     Add,
     And,
     Arg,
+    Assign,
     Attribute,
     Await,
     BaseBinaryOp,
@@ -80,6 +81,7 @@ from graphdoctor.fixes.source.nodes import (
     called,
     enclosed,
     is_in_place,
+    keyword_of,
     method_call,
     torch_call,
     where,
@@ -101,7 +103,9 @@ from graphdoctor.fixes.source.tree import (
     dotted,
     find,
     holds,
+    need,
     walk,
+    with_replaced,
 )
 
 _PYTHON_CALLS = words("all any bool callable getattr hasattr isinstance issubclass len")
@@ -126,8 +130,12 @@ def as_tensor(test: BaseExpression, source: SourceFile) -> BaseExpression:
             source.dotted_name(test) == f"builtins.{name}" and is_boolean(value, source)
         ):
             return method_call(as_tensor(value, source), name)
+        case Call(func=Attribute(value=value, attr=Name("item")), args=[]):
+            return as_tensor(value, source)
     for node in walk(test):
         _refuse(node)
+    reads = [(part, tensor) for part in find(test, Call) if (tensor := source.read_of(part, ()))]
+    test = need(with_replaced(test, reads), type(test))
     if not isinstance(test, Comparison) or len(test.comparisons) == 1:
         return test.deep_clone()
     # `a < b < c` becomes two comparisons.
@@ -229,7 +237,7 @@ def _all_of(parts: Sequence[BaseExpression]) -> BaseExpression:
 def as_boolean_tensor(test: BaseExpression, source: SourceFile) -> BaseExpression:
     """Write a test as a tensor of dtype bool, which ``torch.where`` needs."""
     tensor = as_tensor(test, source)
-    if is_boolean(test, source):
+    if is_boolean(test, source) or is_boolean(tensor, source):
         return tensor
     zero = ComparisonTarget(NotEqual(), Integer("0"))
     return Comparison(enclosed(tensor, (BinaryOperation,)), [zero])
@@ -299,12 +307,33 @@ def is_integer(value: BaseExpression, source: SourceFile, within: _Within = froz
             return is_integer(left, source, within) and is_integer(right, source, within)
         case Call(func=Attribute(value=base, attr=Name(value=name))):
             is_count = name == "sum" and not value.args and is_boolean(base, source)
-            return is_count or name in INTEGER_METHODS | {"numel", "size"}
+            return is_count or name in INTEGER_METHODS | {"numel", "nelement", "size"}
         case Call(func=Name(value=name)):
             return name in ("int", "len")
         case Name() if _are(is_integer, value, source, within):
             return True
     return is_boolean(value, source, within)
+
+
+_ANY = {"> 0": True, "!= 0": True, ">= 1": True, "== 0": False, "< 1": False}
+
+
+def asks_for_any(node: CSTNode, source: SourceFile) -> bool | None:
+    """Return whether a comparison of a count is true if there are any; None if it asks for
+    something else.
+    """
+    match node:
+        case Comparison(comparisons=[ComparisonTarget(comparator=Integer() as number) as pair]):
+            return _ANY.get(f"{source.code(pair.operator).strip()} {number.value}")
+    return None
+
+
+def is_by_dim(call: Call, source: SourceFile) -> bool:
+    """Check whether the places where a mask is true are a tensor for each dim, as ``where`` gives
+    them.
+    """
+    as_tuple = [arg.value for arg in call.args if keyword_of(arg) == "as_tuple"]
+    return called(call) == "where" or any(source.code(value) != "False" for value in as_tuple)
 
 
 def is_boolean(test: BaseExpression, source: SourceFile, within: _Within = frozenset()) -> bool:
@@ -316,6 +345,11 @@ def is_boolean(test: BaseExpression, source: SourceFile, within: _Within = froze
             return is_boolean(inner, source, within)
         case BinaryOperation(operator=BitAnd() | BitOr() | BitXor(), left=left, right=right):
             return is_boolean(left, source, within) and is_boolean(right, source, within)
+        case (
+            Call(func=Attribute(value=inner, attr=Name("clone" | "detach")))
+            | Subscript(value=inner)
+        ):
+            return is_boolean(inner, source, within)
         case Call():
             return called(test) in BOOLEAN_METHODS | {"all", "any"}
         case Name():
@@ -398,6 +432,16 @@ def _joined(test: BooleanOperation, source: SourceFile) -> BaseExpression:
     return with_parentheses_of(test, BinaryOperation(left, operator, right))
 
 
+def refuse_sizes(test: BaseExpression) -> None:
+    """Decline a test that compares sizes, which are Python's numbers also where values decide
+    them.
+    """
+    for node in find(test, Comparison):
+        sides = [node.left, *(pair.comparator for pair in node.comparisons)]
+        is_of_sizes = all(is_size(side) or is_literal_number(side) for side in sides)
+        decline_if(is_of_sizes, "a size decides, which isn't a tensor")
+
+
 def _refuse(node: CSTNode) -> None:
     match node:
         case Is() | IsNot() | In() | NotIn():
@@ -466,12 +510,29 @@ def refuse_unless_tensor(value: BaseExpression) -> None:
     refuse_effects(value)
 
 
-def refuse_effects(value: CSTNode) -> None:
+def _only_computes(source: SourceFile, name: str) -> bool:
+    """Check whether the functions of the file with a name do no more than return something."""
+    functions = [node for node in find(source.tree, FunctionDef) if node.name.value == name]
+    for small in (small for node in functions for small in find(node.body, BaseSmallStatement)):
+        is_set = isinstance(small, Assign) and all(
+            isinstance(target.target, Name) for target in small.targets
+        )
+        is_text = isinstance(small, Expr) and isinstance(small.value, BaseString)
+        if not (is_set or is_text or isinstance(small, Return)) or any(
+            map(is_in_place, walk(small))
+        ):
+            return False
+    return bool(functions)
+
+
+def refuse_effects(value: CSTNode, source: SourceFile | None = None) -> None:
     """Decline a value, or a line, that does more than compute if it's always run."""
     for node in walk(value):
         decline_if(isinstance(node, NamedExpr), "a value assigns a name")
         decline_if(isinstance(node, Await | Yield), "a branch awaits or yields")
-        decline_if(called(node) in _EFFECTS, f"`{called(node)}(…)` has a side effect")
+        is_effect = called(node) in _EFFECTS
+        is_effect = is_effect and not (source is not None and _only_computes(source, called(node)))
+        decline_if(is_effect, f"`{called(node)}(…)` has a side effect")
         decline_if(
             draws_random(called(node) or ""),
             f"`{called(node)}(…)` draws random numbers where nothing did",
@@ -555,17 +616,17 @@ class _Guard(CSTTransformer):
         return updated_node.with_changes(args=args)
 
     def _guarded(self, operand: BaseExpression) -> BaseExpression:
-        if is_literal_number(operand) or _is_positive(operand) or _is_size(operand):
+        if is_literal_number(operand) or _is_positive(operand) or is_size(operand):
             return operand
         sides: list[BaseExpression] = [operand, Integer("1")]
         return where(self._condition, *(sides if self._is_if else reversed(sides)))
 
 
-def _is_size(value: BaseExpression) -> bool:
+def is_size(value: BaseExpression) -> bool:
     """Check for a number that has nothing to do with a tensor's values."""
     match value:
         case Call():
-            return called(value) in ("numel", "size", "len", "dim")
+            return called(value) in ("numel", "nelement", "size", "len", "dim")
         case Subscript(value=Attribute(attr=Name("shape"))) | Attribute(attr=Name("ndim")):
             return True
     return False
@@ -574,6 +635,8 @@ def _is_size(value: BaseExpression) -> bool:
 def _is_positive(value: BaseExpression) -> bool:
     """Check whether it is certainly larger than 0: a non-negative value plus a number."""
     match value:
+        case Call(args=[Arg(keyword=Name("min"), value=Integer(value=least))]):
+            return called(value) == "clamp" and least != "0"
         case BinaryOperation(operator=Add(), left=left, right=Integer() | Float()):
             two = matchers.Integer("2")
             square = matchers.BinaryOperation(operator=matchers.Power(), right=two)
