@@ -5,9 +5,10 @@ its shape, and what reduces it leaves the rest out.
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from libcst import (
     Add,
@@ -27,6 +28,7 @@ from libcst import (
     BitInvert,
     BitOr,
     BitXor,
+    BooleanOperation,
     Call,
     Comparison,
     ComparisonTarget,
@@ -36,6 +38,8 @@ from libcst import (
     Element,
     Expr,
     Float,
+    If,
+    IfExp,
     Index,
     Integer,
     Minus,
@@ -50,13 +54,20 @@ from libcst import (
     SubscriptElement,
     Subtract,
     SubtractAssign,
+    Tuple,
     UnaryOperation,
     parse_expression,
 )
 
+from graphdoctor.fixes.moves.select import select
 from graphdoctor.fixes.moves.stay import roots_of
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.expressions import is_boolean, tests_for_finite
+from graphdoctor.fixes.source.expressions import (
+    asks_for_any,
+    is_boolean,
+    is_by_dim,
+    tests_for_finite,
+)
 from graphdoctor.fixes.source.nodes import (
     as_operand,
     bare,
@@ -121,12 +132,13 @@ _PYTHON: dict[type[CSTNode], Callable[[float, float], float]] = {
     Divide: operator.truediv,
 }
 _ZERO_AT_ZERO = words("abs neg square sin tanh relu float detach")
-_BRACKETS = Arg | Assign | AugAssign | Return | Element | Index | NamedExpr
+_BRACKETS = Arg | Assign | AugAssign | Return | Element | IfExp | Index | NamedExpr
 """Statements and brackets around an expression."""
 
 _DIRECT = "the selected values are used directly"
 _INDICES = "the indices where the mask is true are used directly"
 _TWICE = "the mask would be computed twice"
+_ASKED_TWICE = "several branches ask whether the mask selects anything"
 _UNIQUE = "({values}.flatten().sort().values.diff() != 0).sum() + 1"
 """How many different values there are, if there are any."""
 
@@ -167,7 +179,7 @@ def _edit(place: Place, *, is_rows: bool) -> Edit:
     if _is_nonzero(source, node):
         dense = _Dense(place, _mask_of(source, node), is_rows=is_rows)
         dense.without_places(node)
-        return place.edit(title, *dense.spread.changes())
+        return dense.edit(title)
     selection = known(_selection(source, node))
     small = source.around(node, BaseSmallStatement)
     if isinstance(small, Assign | AugAssign):
@@ -178,7 +190,7 @@ def _edit(place: Place, *, is_rows: bool) -> Edit:
             return _assigned(place, small, target, is_rows=is_rows)
     dense = _Dense(place, selection.index, is_rows=is_rows)
     dense.follow(selection.node)
-    return place.edit(title, *dense.spread.changes())
+    return dense.edit(title)
 
 
 def _pointed(place: Place) -> BaseExpression:
@@ -229,14 +241,19 @@ def count_unique(place: Place) -> Edit:
 def first_place(place: Place) -> Edit:
     """``(ids == end).nonzero()[0]`` becomes ``(ids == end).int().argmax(0, keepdim=True)``.
 
-    Unsafe: where the mask is true nowhere, that is 0, and an error before.
+    Also where the only place is read. Unsafe: where the mask is true nowhere, that is 0, and an
+    error before.
     """
     source = place.source
     node = place.pointed(lambda node: _is_nonzero(source, node), "the places where a mask is true")
     mask, user = _mask_of(source, node), source.parent(node)
-    is_tuple = _is_tuple(source, need(node, Call))
+    is_tuple = is_by_dim(need(node, Call), source)
     if is_tuple:
         decline_if(source.code(known(index_of(user), _INDICES)) != "0", _INDICES)
+        only_read = source.read_of(source.parent(source.parent(user)), CASTS)
+        if only_read is user:
+            new = expression("{mask}.int().argmax(0)", mask=as_operand(mask))
+            return place.edit(_first_title(source, node), (need(user, Subscript), new))
         user = source.parent(user)
     at = source.code(known(index_of(user), _INDICES))
     taker = source.parent(user)
@@ -249,8 +266,11 @@ def first_place(place: Place) -> Edit:
     decline_if(at not in templates, _INDICES)
     decline_if(at == "-1" and not is_repeatable(known(source.receiver(node))), _TWICE)
     new = expression(templates[at], mask=as_operand(mask))
-    title = f"Find the place with `argmax` in place of `{source.shortened(node)}`"
-    return place.edit(title, (user, _beside(source, user, new)))
+    return place.edit(_first_title(source, node), (user, _beside(source, user, new)))
+
+
+def _first_title(source: SourceFile, node: CSTNode) -> str:
+    return f"Find the place with `argmax` in place of `{source.shortened(node)}`"
 
 
 def _spread_of(place: Place) -> Spread:
@@ -266,6 +286,7 @@ class _Dense:
     """Writes computations with selected values on whole tensors, up to what reduces them."""
 
     def __init__(self, place: Place, mask: BaseExpression, *, is_rows: bool) -> None:
+        self._place = place
         self._source, self._mask, self._is_rows = place.source, mask, is_rows
         made_of = place.source.set_values(mask) if isinstance(mask, Name) else []
         for test in (mask, *made_of):
@@ -282,6 +303,22 @@ class _Dense:
         self._is_of_places = False
         self._tensor: BaseExpression | None = None
         """What it selects from."""
+        self._choices: list[If | IfExp] = []
+        """What asks whether anything is selected."""
+
+    def edit(self, title: str) -> Edit:
+        """Write what was followed; where a branch asks whether anything is selected, choose with
+        ``torch.where``.
+        """
+        changes = self.spread.changes()
+        if not self._choices:
+            return self._place.edit(title, *changes)
+        source, choice = self._source, only(list(dict.fromkeys(self._choices)), _ASKED_TWICE)
+        changed = source.changed(*changes)
+        at = find(source.tree, type(choice)).index(choice)
+        line, _ = changed.start(find(changed.tree, type(choice))[at])
+        without = select.edit(self._place.moved(changed, line))
+        return replace(without, title=f"{without.title}, and {title[0].lower()}{title[1:]}")
 
     def without_places(self, node: BaseExpression) -> None:
         """Write ``rows = torch.nonzero(mask).squeeze(-1)`` as ``rows = mask.bool()``, and uses
@@ -304,7 +341,7 @@ class _Dense:
                 decline_if(not is_once, more)
                 self._mask = Name(name.value)
                 self._index = {name.value}
-                for read in source.reads(name):
+                for read in self._reads(name):
                     if (counted := _length_of(source, read)) is not None:
                         self._count(counted)
                         continue
@@ -327,6 +364,9 @@ class _Dense:
             if (counted := _length_of(source, node)) is not None:
                 self._count(counted)
                 return
+            if (name := _set_to(source, node)) is not None:
+                self._follow_names(name, node)
+                return
             user = source.parent(node)
             outer = source.parent(user)
             is_given = isinstance(user, Attribute | Arg) and isinstance(outer, Call)
@@ -336,24 +376,35 @@ class _Dense:
                 return
             if call is not None and self._follow_loss(call):
                 return
-            if isinstance(user, Assign):
-                self._follow_name(user, node)
-                return
             around = outer if isinstance(user, ComparisonTarget) else user
             node = call or need(around, BaseExpression, _DIRECT)
             decline_if(not isinstance(node, _OF_ELEMENTS), _DIRECT)
 
-    def _follow_name(self, line: Assign, node: BaseExpression) -> None:
+    def _follow_names(self, name: Name, node: BaseExpression) -> None:
+        """Follow the reads of a name that is set to selected values, and of others that are set to
+        what the mask selects.
+        """
         source = self._source
-        name = need(only(line.targets, _DIRECT).target, Name, _DIRECT)
-        is_once = source.is_local(name) and len(source.values(name)) == 1
-        decline_if(not is_once or not is_repeatable(self._mask), _DIRECT)
-        is_guarded = self._has_gradient(node)
-        self.spread.put(node, bare(known(self.picked(node, is_guarded=is_guarded))))
-        self._wholes[name.value] = self._at_zero(node) if is_guarded else None
-        self._guarded |= {name.value} if is_guarded else set()
-        for read in source.reads(name):
+        named = [(name, node)]
+        for part in find(known(source.function_of(node)), Subscript) if self._index else ():
+            other = _set_to(source, part)
+            is_alike = source.code(index_of(part) or part) in self._index
+            if other is not None and is_alike and other.value not in self._wholes:
+                named += [(other, part)] if part is not node else []
+        for kept, value in named:
+            is_once = source.is_local(kept) and len(source.values(kept)) == 1
+            decline_if(not is_once or not is_repeatable(self._mask), _DIRECT)
+            is_guarded = self._has_gradient(value)
+            self.spread.put(value, bare(known(self.picked(value, is_guarded=is_guarded))))
+            self._wholes[kept.value] = self._at_zero(value) if is_guarded else None
+            self._guarded |= {kept.value} if is_guarded else set()
+        for read in itertools.chain.from_iterable(self._reads(kept) for kept, _ in named):
             self.follow(read)
+
+    def _reads(self, name: Name) -> list[Name]:
+        """Return what reads a name: what asks how many are selected comes first."""
+        source = self._source
+        return sorted(source.reads(name), key=lambda read: _length_of(source, read) is None)
 
     def _follow_loss(self, call: Call) -> bool:
         source = self._source
@@ -386,8 +437,30 @@ class _Dense:
         self._put(call, text, kind)
         return True
 
+    def _choice(self, counted: BaseExpression) -> If | IfExp | None:
+        """Return the branch that depends on whether anything is selected; None if the number is
+        for something else.
+        """
+        asked = self._source.parent(counted)
+        test = asked if asks_for_any(asked, self._source) is not None else counted
+        parents = [test, *self._source.parents(test)]
+        operators = UnaryOperation, BooleanOperation
+        at = next(at for at, node in enumerate(parents[1:], 1) if not isinstance(node, operators))
+        choice = parents[at]
+        if isinstance(choice, If | IfExp) and choice.test is parents[at - 1]:
+            return choice
+        return None
+
     def _count(self, counted: BaseExpression) -> None:
         mask = as_operand(self._mask)
+        if (choice := self._choice(counted)) is not None:
+            self._choices.append(choice)
+            asked = self._source.parent(counted)
+            is_any = asks_for_any(asked, self._source)
+            some: BaseExpression = method_call(mask, "any")
+            some = UnaryOperation(BitInvert(), some) if is_any is False else some
+            self.spread.put(counted if is_any is None else asked, some)
+            return
         self.spread.put(counted, method_call(mask, "sum"))
         self.spread.follow(counted)
 
@@ -432,6 +505,9 @@ class _Dense:
                 case _:
                     decline_if(not is_repeatable(mask), _TWICE)
             count = method_call(mask, "sum")
+            if self._choices:
+                # Where nothing is selected, another value is chosen.
+                count = expression("{count}.clamp(min=1)", count=count)
             if self._is_rows and self._axis is None:
                 width = expression("{x}.shape[-1]", x=as_operand(known(self._tensor, _DIRECT)))
                 count = bracketed(BinaryOperation(count, Multiply(), width))
@@ -541,12 +617,29 @@ def _length_of(source: SourceFile, node: CSTNode) -> BaseExpression | None:
     match user, outer:
         case Arg(), Call() if source.dotted_name(outer) == "builtins.len":
             return outer
-        case Attribute(attr=Name("numel")), Call(args=[]):
+        case Attribute(attr=Name("numel" | "nelement")), Call(args=[]):
             return outer
         case Attribute(attr=Name("size")), Call(args=[Arg(value=Integer("0"))]):
             return outer
         case Attribute(attr=Name("shape")), Subscript() if source.code(outer).endswith("[0]"):
             return outer
+    return None
+
+
+def _set_to(source: SourceFile, node: BaseExpression) -> Name | None:
+    """Return the name that is set to an expression, alone or beside others."""
+    match source.parent(node), source.parent(source.parent(node)):
+        case Assign(targets=[AssignTarget(target=Name() as name)]), _:
+            return name
+        case Assign(), _:
+            raise DeclinedError(_DIRECT)
+        case Element() as part, Tuple(elements=values) as whole:
+            match source.parent(whole):
+                case Assign(targets=[AssignTarget(target=Tuple(elements=names))]) if len(
+                    names
+                ) == len(values):
+                    target = names[[*values].index(part)].value
+                    return target if isinstance(target, Name) else None
     return None
 
 
@@ -564,19 +657,13 @@ def _beside(source: SourceFile, old: CSTNode, new: BaseExpression) -> BaseExpres
 
 def _places(source: SourceFile, call: Call) -> tuple[BaseExpression, bool]:
     user = source.parent(call)
-    if _is_tuple(source, call):
+    if is_by_dim(call, source):
         match user, index_of(user):
             case Subscript(), Integer(value="0"):
                 return user, False
         return call, True
     is_flat = isinstance(user, Attribute) and user.attr.value in _FLATTENING
     return need(source.parent(user) if is_flat else None, Call, _INDICES), False
-
-
-def _is_tuple(source: SourceFile, call: Call) -> bool:
-    """Check whether ``nonzero`` returns a tensor for each dim, as ``where`` does."""
-    keywords = {keyword_of(argument): source.code(argument.value) for argument in call.args}
-    return source.method_name(call) == "where" or keywords.get("as_tuple", "False") != "False"
 
 
 def _around(source: SourceFile, index: CSTNode) -> _Selection:
