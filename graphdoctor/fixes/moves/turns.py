@@ -47,7 +47,13 @@ from libcst import (
     parse_module,
 )
 
-from graphdoctor.fixes.source.expressions import is_boolean, is_integer, is_literal_number
+from graphdoctor.fixes.source.expressions import (
+    asks_for_any,
+    is_boolean,
+    is_by_dim,
+    is_integer,
+    is_literal_number,
+)
 from graphdoctor.fixes.source.nodes import (
     ATOMS,
     Names,
@@ -68,6 +74,7 @@ from graphdoctor.fixes.source.tree import (
     find,
     holds,
     known,
+    need,
 )
 
 NOT_ALIKE = "turns of the loop depend on each other in a way that has no closed form"
@@ -84,6 +91,7 @@ _FILL = {
 }  # fmt: skip
 """What changes nothing in a reduction."""
 _CASTS = words("float long int double half bool to type_as detach clone contiguous masked_fill")
+_COPIES = words("clone detach contiguous")
 _PARTIAL = words("exp log log2 log10 log1p sqrt rsqrt pow reciprocal acos asin tan")
 _LINEAR = words("add sub neg negative clamp clip minimum maximum where")
 _ZERO_AT_ZERO = words("abs pow square relu neg negative mul tanh sin")
@@ -118,8 +126,9 @@ class Value:
     picked: Picked | None = None
     kind: str = ""
     """``turn`` for the loop's number, ``mask``, ``rows`` and ``slots`` for the places of a mask,
-    ``count`` for the number of its rows, ``slotted`` for a sum over slots, ``module`` for what one
-    returns, ``integer``, ``read`` for another number that was read."""
+    ``count`` for the number of its rows, ``place`` for the row among them that is largest or least,
+    ``slotted`` for a sum over slots, ``module`` for what one returns, ``integer``, ``read`` for
+    another number that was read."""
     is_zero: bool = False
     """Whether rows that don't count are 0."""
 
@@ -206,6 +215,7 @@ class Turns:
         self._written = set[str]()
         self._numbered: dict[Rank, str] = {}
         self._vector_ranks: dict[str, int] = {}
+        self._has_vectors = False
 
     def code(self, node: CSTNode) -> str:
         """Return a node as source text."""
@@ -308,16 +318,12 @@ class Turns:
         match node:
             case UnaryOperation(operator=Not(), expression=inner):
                 return self.test(inner).opposite
-            case Comparison(
-                left=left, comparisons=[ComparisonTarget(comparator=Integer() as number) as pair]
-            ):
-                is_size = called(left) == "numel" and isinstance(left, Call)
+            case Comparison(left=left) if (is_met := asks_for_any(node, self.source)) is not None:
+                is_size = called(left) in ("numel", "nelement") and isinstance(left, Call)
                 holder = self.source.receiver(left) if is_size else None
                 count = self._size(holder, "0") if holder is not None else self.value(left)
-                said = f"{self.code(pair.operator).strip()} {number.value}"
-                if count.kind == "count" and said in ("== 0", "< 1", "> 0", "!= 0", ">= 1"):
+                if count.kind == "count":
                     mask = self._counted[count.text]
-                    is_met = said not in ("== 0", "< 1")
                     return Test(self._over(mask, "any"), is_met, mask.mask)
         value, filled = self.truth(node), ""
         decline_if(value.picked is not None or value.kind == "slotted", NOT_ALIKE)
@@ -378,11 +384,14 @@ class Turns:
         slotted = sum(value.kind == "slotted" for value in values)
         decline_if(slotted > 1 or (is_slotted and not is_product), NOT_ALIKE)
         decline_if(any(value.kind == "one" for value in values), NOT_ALIKE)
-        decline_if(any(value.kind in ("rows", "slots") for value in values), NOT_ALIKE)
+        decline_if(any(value.kind in ("rows", "slots", "place") for value in values), NOT_ALIKE)
         if picks and any(value.picked is None and value.rank != SCALAR for value in values):
             values = [self._vectors(value) for value in values]
-        rank = widest(*(value.rank for value in values))
         each = any(value.each for value in values)
+        # What is alike in all turns, and isn't known, is a number more often than not.
+        symbols = {value.rank[0] for value in values if value.each and value.rank != SCALAR}
+        ranks = [value.rank for value in values if not symbols or value.rank[0] in {"", *symbols}]
+        rank = widest(*ranks)
         values = [self.unread(value) if kind != "mask" else value for value in values]
         texts = [
             self._numbers(rank, values) if value.kind == "turn" else self._widened(value, rank)
@@ -401,7 +410,9 @@ class Turns:
         """Return the turns as a tensor that broadcasts beside others."""
         texts = [value.text for value in values if value.kind != "turn"]
         leading = [re.match(r"(?!torch\b)[a-z_][\w.]*", text) for text in texts]
-        device = next((f", device={start[0]}.device" for start in leading if start), "")
+        devices = [f"{start[0]}.device" for start in leading if start]
+        devices += re.findall(r"device=([\w.]+\.device)", " ".join(texts))
+        device = f", device={devices[0]}" if devices else ""
         span = ", ".join(part for part in self.span if part)
         made = Value(f"torch.arange({span}{device})", each=True)
         dims = rank if rank[0] == "" else ("?", rank[1])
@@ -418,6 +429,9 @@ class Turns:
         if value.rank[0] == rank[0]:
             more = ", None" * (rank[1] - value.rank[1])
             return f"{operand(value.text)}[:{more}]" if more else value.text
+        if value.rank[1] == -1 and rank == ("", 1) and self._has_vectors:
+            # One number, or a vector, beside what is certainly a vector.
+            return f"{operand(value.text)}.view(len({value.rank[0]}), -1)"
         if value.rank != SCALAR:
             return value.text
         decline_if(rank[0] == "?", "it isn't known how many dims a tensor has")
@@ -499,14 +513,40 @@ class Turns:
             case Call() if self._is_places(node):
                 return replace(self.truth(known(self.source.receiver(node))), kind="rows")
             case Call(func=Attribute(value=inner, attr=Name("squeeze" | "flatten" | "view"))):
+                if isinstance(inner, Call) and self._is_places(inner):
+                    self._settle(self.source.receiver(inner))
                 return self.places(inner)
-            case Subscript(value=inner) if self.code(index_of(node) or node) == "0":
-                return self.places(inner)
+            case Subscript(value=Call() as inner) if self.code(index_of(node) or node) == "0":
+                # Of one tensor of all places, it's the first one.
+                return self.places(inner) if is_by_dim(inner, self.source) else None
         return None
+
+    def _settle(self, mask: BaseExpression | None) -> None:
+        """Take what a mask with one dim compares for a vector in each turn."""
+        symbol, more = self.value(mask.left).rank if isinstance(mask, Comparison) else ("", 0)
+        if symbol not in ("", "?") and more in (0, -1):
+            self._vector_ranks[symbol], self._has_vectors = 1 - more, True
 
     # Indices.
 
+    def _first_place(self, node: BaseExpression, *, is_read: bool = False) -> Value | None:
+        """Return the first place where a mask with one dim is true: ``mask.nonzero()[0, 0]``."""
+        inner, items = node, list[str]()
+        while isinstance(inner, Subscript):
+            items = [*(self.code(item.slice) for item in inner.slice), *items]
+            inner = inner.value
+        is_first = items == ["0", "0"] or (is_read and items == ["0"])
+        if not is_first or not isinstance(inner, Call) or not self._is_places(inner):
+            return None
+        self._settle(self.source.receiver(inner))
+        mask = self.truth(known(self.source.receiver(inner)))
+        decline_if(mask.picked is not None, "a selection of a selection")
+        text = f"{operand(mask.text)}.int().argmax({int(mask.each)})"
+        return Value(text, each=mask.each, kind="integer")
+
     def _subscript(self, node: Subscript) -> Value:
+        if (first := self._first_place(node)) is not None:
+            return first
         places = self.places(node)
         if places is not None:
             return places
@@ -583,7 +623,7 @@ class Turns:
         if not self.varies(item.slice) and not is_boolean(item.slice.value, self.source):
             return None
         value = self.places(item.slice.value) or self.value(item.slice.value)
-        if value.kind in ("rows", "slots", "turn", "mask"):
+        if value.kind in ("rows", "slots", "turn", "mask", "place"):
             return value
         node = item.slice.value
         while isinstance(node, Subscript):
@@ -611,14 +651,20 @@ class Turns:
         match first.slice:
             case Slice() as bounds if value.kind == "rows" and not rest:
                 return self._first_rows(value, bounds)
-            case Slice(step=None) as bounds if self.varies(first):
-                decline_if(value.picked is not None, "a selection of a selection")
-                return self._tail(self._ragged(value, bounds), rest, axes=1)
+            case Slice(step=None) if self.varies(first):
+                return self._tail(self.ragged(value, [first]), rest, axes=1)
         if self.code(first.slice) == "None" and len(rest) == 1 and not value.each:
             rows = self.index(rest[0])
             if rows is not None and rows.kind == "rows":
                 return replace(self._selected(value, rows, ()), kind="one")
         index = self.index(first)
+        if index is not None and index.kind == "place":
+            # Of the rows that a mask selects, it's that one.
+            is_of_rows = (
+                value.kind == "rows" and value.text == known(index.picked).mask and not rest
+            )
+            decline_if(not is_of_rows, NOT_ALIKE)
+            return replace(index, picked=None, kind="integer")
         decline_if(value.kind in ("rows", "slots", "turn"), NOT_ALIKE)
         if index is None:
             is_rows = value.picked is not None and self.code(first.slice) not in (":", "...")
@@ -634,7 +680,13 @@ class Turns:
         if index.kind in ("rows", "mask"):
             return self._selected(value, index, rest)
         is_number = index.kind in ("", "integer", "read")
-        decline_if(not value.each or not index.each or not is_number, NOT_ALIKE)
+        decline_if(not index.each or not is_number, NOT_ALIKE)
+        if not value.each:
+            dims = index.rank[1] if index.rank[0] == "" else 0
+            text = f"{operand(value.text)}[{index.text}]"
+            return self._tail(
+                Value(text, shifted(value.rank, dims - 1), each=True), rest, axes=dims
+            )
         dims = index.rank[1] if index.rank[0] == "" else 1
         turns = f"torch.arange(len({value.text}), device={operand(value.text)}.device)"
         turns += f"[:{', None' * dims}]" if dims else ""
@@ -683,22 +735,31 @@ class Turns:
         text = f"{mask} & ({mask}.cumsum(0) <= {self.code(known(count))})"
         return replace(rows, text=text)
 
-    def _ragged(self, value: Value, bounds: Slice) -> Value:
-        """Slice the rows of a turn by bounds that tensors give."""
-        text = operand(value.text)
-        made = f"torch.arange({text}.shape[{int(value.each)}], device={text}.device)"
-        parts, key = list[Value](), f"{self.code(bounds)} {value.each}"
-        if bounds.lower and bounds.upper and ("mask", key) not in self._named:
-            made = self.name("places", made)
-        for bound, operator in ((bounds.lower, ">="), (bounds.upper, "<")):
-            if bound is not None:
-                places = Value(made, ("", 1))
-                parts.append(self.together([places, self.value(bound)], f"{{}} {operator} {{:+}}"))
-        if ("mask", key) not in self._named:
+    def ragged(self, value: Value, items: Sequence[SubscriptElement]) -> Value:
+        """Slice the dims of a turn by bounds that tensors give; other dims are whole."""
+        decline_if(value.picked is not None, "a selection of a selection")
+        text, parts = operand(value.text), list[Value]()
+        key = f"{', '.join(map(self.code, items))} {value.each}"
+        is_new = ("mask", key) not in self._named
+        for at, item in enumerate(items):
+            bounds = need(item.slice, Slice, NOT_ALIKE)
+            decline_if(bounds.step is not None, NOT_ALIKE)
+            pairs = ((bounds.lower, ">="), (bounds.upper, "<"))
+            compared = [(bound, operator) for bound, operator in pairs if bound is not None]
+            made = f"torch.arange({text}.shape[{at + value.each}], device={text}.device)"
+            if len(compared) > 1 and is_new:
+                made = self.name("places", made)
+            more = len(items) - 1 - at
+            made += f"[:{', None' * more}]" if more else ""
+            for bound, operator in compared:
+                # What bounds a slice is one number.
+                pair = [Value(made, ("", len(items))), replace(self.value(bound), rank=SCALAR)]
+                parts.append(self.together(pair, f"{{}} {operator} {{:+}}"))
+        if is_new:
             mask = self.together(parts, " & ".join(["{}"] * len(parts)) if parts[1:] else "{:b}")
             self._named["mask", key] = self.name("mask", mask.text)
         each = any(part.each for part in parts)
-        return replace(value, picked=Picked(self._named["mask", key], ("", 1), each))
+        return replace(value, picked=Picked(self._named["mask", key], ("", len(items)), each))
 
     # Calls.
 
@@ -727,11 +788,14 @@ class Turns:
         rest = [] if is_builtin else list(source.given_to(call))
         if given is None or (path and not path.startswith(("torch.", "builtins."))):
             raise self.no_form(call)
-        value = self.value(given)
-        if name in ("numel", "size") and (value.picked is not None or value.kind == "rows"):
-            decline_if(name == "numel" and value.kind != "rows", NOT_ALIKE)
+        is_read = (path or name) in _READS
+        first = self._first_place(given, is_read=True) if is_read else None
+        value = first or self.value(given)
+        is_of_some = value.picked is not None or value.kind == "rows"
+        if name in ("numel", "nelement", "size") and is_of_some:
+            decline_if(name != "size" and value.kind != "rows", NOT_ALIKE)
             return self._size(given, self.code(rest[0].value) if rest else "0")
-        if (path or name) in _READS:
+        if is_read:
             return self._number(value, name, call)
         if value.kind in ("rows", "slots") or (value.kind == "turn" and name not in ELEMENTWISE):
             raise self.no_form(call)
@@ -775,6 +839,7 @@ class Turns:
             template = f"{{}}.{name}({', '.join(shown)})"
         is_cast = name in _CASTS and name != "bool"
         kind = "mask" if name in _TRUTHS else "integer" if name in ("long", "int") else ""
+        kind = value.kind if name in _COPIES and value.kind == "mask" else kind
         result = self.together(values, template, kind=kind, is_product=is_cast)
         return replace(result, is_zero=value.is_zero and name in _ZERO_AT_ZERO | _CASTS)
 
@@ -950,6 +1015,11 @@ class Turns:
                 else replace(self._over(mask, "any"), kind="mask")
             )
         text, reduction = operand(value.text), name
+        if picked is not None and name in ("argmax", "argmin") and value.kind != "slotted":
+            least = 'float("-inf")' if name == "argmax" else 'float("inf")'
+            each = each or picked.each
+            text = f"{operand(self.kept(value, least))}.{name}({int(each)})"
+            return Value(text, SCALAR, each, picked, "place")
         if picked is not None:
             if name not in _FILL or value.kind == "slotted":
                 raise self.no_form(call)

@@ -6,6 +6,7 @@ modules, the loop stays and only what selects rows goes.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,55 +21,68 @@ from libcst import (
     BaseExpression,
     BaseStatement,
     BinaryOperation,
+    BooleanOperation,
     Call,
     Comment,
+    CompFor,
     Continue,
     CSTNode,
     Else,
     EmptyLine,
     Expr,
     For,
+    GeneratorExp,
     If,
+    IfExp,
     Index,
     Integer,
     ListComp,
     Name,
     Pass,
     SimpleStatementLine,
+    Slice,
     Subscript,
     SubscriptElement,
     Subtract,
     Tuple,
+    UnaryOperation,
     parse_expression,
     parse_module,
+    parse_statement,
 )
 
 from graphdoctor.fixes.moves.collect import reduced
+from graphdoctor.fixes.moves.dense import mask_without_indexing
 from graphdoctor.fixes.moves.turns import NOT_ALIKE, Picked, Test, Turns, Value, bare, operand
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import reads_tensor
-from graphdoctor.fixes.source.expressions import is_literal_number
+from graphdoctor.fixes.source.expressions import is_boolean, is_literal_number
 from graphdoctor.fixes.source.nodes import (
     above,
     after_lines,
     called,
+    calls_in,
     comments_in,
     in_place_of,
     lines_of,
     name_set,
     set_names,
     with_lines,
+    without_parentheses,
 )
 from graphdoctor.fixes.source.ranks import SCALAR, UNKNOWN, shifted
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
+    SourceFile,
     decline_if,
     dotted,
     find,
     holds,
     known,
+    names_in,
     need,
+    with_replaced,
 )
 
 _FACTORY = re.compile(r".*\b(new_)?(zeros|ones|empty|full)(_like)?$|.*\.clone$")
@@ -93,6 +107,10 @@ class _Loop(Turns):
         self.changes: list[Change] = []
         self.comments: list[str] = []
         self.lists = set[str]()
+        self.selection = ""
+        """The line that selects what some turns add to a list."""
+        self.counts = set[str]()
+        """Numbers of rows that are read after the loop."""
         self.present: _Tests = ()
         """Which turns there are, if all that could be are an axis."""
         if self.is_axis:
@@ -103,6 +121,9 @@ class _Loop(Turns):
         for name in self.stored:
             self._finish(name)
         self._place_comments(len(self.lines) - 1)
+        reads = [parse_statement(f"{name} = int({name})") for name in sorted(self.counts)]
+        after = [need(line, SimpleStatementLine) for line in reads]
+        self.lines += after if self.is_axis else []
         if self.is_axis and not self.lines:
             is_lost = self.comments or comments_in(above(self.loop)) or not self.changes
             decline_if(is_lost, "nothing is left of the loop")
@@ -114,7 +135,11 @@ class _Loop(Turns):
             map(CSTNode.deep_equals, had, self.lines)
         )
         decline_if(is_as_before and not self.changes, NOT_ALIKE)
-        return [(self.loop.body, with_lines(self.loop.body, self.lines)), *self.changes]
+        body = with_lines(self.loop.body, self.lines)
+        if not after:
+            return [(self.loop.body, body), *self.changes]
+        loop = self.loop.deep_clone().with_changes(body=body, leading_lines=())
+        return [(self.loop, in_place_of(self.loop, [loop, *after])), *self.changes]
 
     # What turns go over.
 
@@ -217,16 +242,19 @@ class _Loop(Turns):
                 self._drop(made)
 
     def _made(self, name: str) -> list[Assign]:
-        """Return the lines before the loop that set a variable."""
+        """Return the lines before the loop that set a variable; there is one."""
+        made = self._lines_that_set(name)
+        decline_if(not made, NOT_ALIKE)
+        return made
+
+    def _lines_that_set(self, name: str) -> list[Assign]:
         at = self.source.start(self.loop)
-        made = [
+        return [
             line
             for line in find(self.function, Assign)
             if self.source.start(line) < at
             and [dotted(target.target) for target in line.targets] == [name]
         ]
-        decline_if(not made, NOT_ALIKE)
-        return made
 
     # Statements.
 
@@ -292,6 +320,12 @@ class _Loop(Turns):
                     self._add(name, steps[0][0], total)
                 else:
                     self._assign(name, value)
+            case Assign(
+                targets=[AssignTarget(target=Tuple(elements=targets))], value=Tuple(elements=values)
+            ) if all(isinstance(part.value, Name) for part in targets):
+                self._assign_together(
+                    [dotted(part.value) or "" for part in targets], [part.value for part in values]
+                )
             case Assign(targets=[AssignTarget(target=Tuple(elements=[rows, slots]))], value=value):
                 mask = self.places(value)
                 decline_if(mask is None or mask.each, NOT_ALIKE)
@@ -382,6 +416,37 @@ class _Loop(Turns):
             value = self.renamed(value, to)
         self.env[name] = value
 
+    def _assign_together(self, names: Sequence[str], nodes: Sequence[BaseExpression]) -> None:
+        """Set several variables at once; the first of all places are first in rows and in slots."""
+        places = [
+            self.env.get(dotted(node.value) or "") if isinstance(node, Subscript) else None
+            for node in nodes
+        ]
+        picks = {place.picked for place in places if place is not None and place.kind == "slots"}
+        if not picks:
+            for name, node in zip(names, nodes, strict=True):
+                decline_if(name_set(node) & {*names}, NOT_ALIKE)
+                self._assign(name, node)
+            return
+        bounds = {self.code(index) for node in nodes for index in find(node, Slice)}
+        decline_if(len(picks) > 1 or len(bounds) > 1, NOT_ALIKE)
+        picked, count = known(picks.pop()), bounds.pop().removeprefix(":")
+        is_first = all(
+            isinstance(node, Subscript) and self.code(node) == f"{name}[:{count}]"
+            for name, node in zip(names, nodes, strict=True)
+        )
+        mask = operand(picked.mask)
+        is_same = not self.tests or self.tests[-1].value.text == f"{mask}.sum() > {count}"
+        is_whole = {place.picked for place in places if place is not None} == {picked}
+        decline_if(not (is_first and is_same and is_whole) or picked.each, NOT_ALIKE)
+        first = f"{mask} & ({mask}.flatten().cumsum(0).view_as({mask}) <= {count})"
+        kept = self.name("kept", first)
+        # The first ones are some if any are.
+        self.wholes[kept] = picked.mask
+        picked = replace(picked, mask=kept)
+        for name in names:
+            self.env[name] = replace(self.env[name], picked=picked)
+
     def _fewer_rows(self, value: Value, old: Value) -> Value:
         """Return the first rows of a mask if there are too many."""
         most = re.fullmatch(r".* & \(.*\.cumsum\(0\) <= (.*)\)", value.text)
@@ -392,13 +457,16 @@ class _Loop(Turns):
         return replace(self.chosen(self.tests[-1:], *masks), kind="rows")
 
     def _refuse_number(self, name: str, *steps: BaseExpression) -> None:
-        """Decline if a number that becomes a tensor leaves the function as what it is."""
-        if not all(
-            is_literal_number(step)
-            or reads_tensor(self.source, step)
-            or any(called(call) == "len" for call in find(step, Call))
+        """Decline if a number that becomes a tensor leaves the function as what it is; a count is
+        read once, after the loop.
+        """
+        counts = [
+            any(called(call) in ("len", "numel", "size") for call in find(step, Call))
+            or any(part.attr.value == "shape" for part in find(step, Attribute))
             for step in steps
-        ):
+        ]
+        is_read = [is_literal_number(step) or reads_tensor(self.source, step) for step in steps]
+        if not all(map(any, zip(counts, is_read, strict=True))):
             return
         end = self.source.position(self.loop).end.line
         for use in find(self.function, Name):
@@ -412,6 +480,9 @@ class _Loop(Turns):
                 if other.value in others
                 for value in self.source.set_values(other)[:1]
             )
+            if not has_tensor and all(counts):
+                self.counts.add(name)
+                return
             decline_if(not has_tensor, f"`{name}` is a number that the function gives to others")
 
     def _add(self, name: str, sign: str, value: Value) -> None:
@@ -455,7 +526,9 @@ class _Loop(Turns):
         """Leave out tests that a mask has rows: without, nothing changes."""
         if picked is None:
             return self.tests
-        masks = (picked.mask, self.wholes.get(picked.mask))
+        masks = [picked.mask]
+        while masks[-1] in self.wholes:
+            masks.append(self.wholes[masks[-1]])
         return tuple(test for test in self.tests if not (test.is_met and test.filled in masks))
 
     def _put(self, name: str, value: Value) -> None:
@@ -472,10 +545,14 @@ class _Loop(Turns):
         name, (first, *rest) = dotted(target.value) or "", target.slice
         if not name:
             raise self.no_form(target)
+        if self.is_axis and name in self.env:
+            self._store_own(target, value, operator)
+            return
         if self.is_axis:
             self.bases[name] = target.value
+            # Nothing else has items of several dims.
             is_tensor = self._is_fresh(target.value) or self.source.is_tensor(target.value)
-            decline_if(not is_tensor, _UNSURE.format(name))
+            decline_if(not is_tensor and not rest, _UNSURE.format(name))
             decline_if(not self.is_turn(first) or holds(first, BinaryOperation), NOT_ALIKE)
             self._store_turn(name, target.value, rest, value, operator)
             return
@@ -497,6 +574,28 @@ class _Loop(Turns):
             value = self.together([old, value], f"{{:+}} {operator} {{}}")
         self.emit(f"{old.text} = {self.chosen(self.tests, value, old).text}")
 
+    def _store_own(self, target: Subscript, value: Value, operator: str) -> None:
+        """Set the item of a turn's own vector that has the turn's number."""
+        name, (item, *more) = dotted(target.value) or "", target.slice
+        old = self.unread(self.env[name])
+        is_number = value.text in ("True", "False") or value.text.isdecimal()
+        is_plain = self.is_turn(item) and not holds(item, BinaryOperation) and not more
+        decline_if(not is_plain or not is_number or operator or old.picked is not None, NOT_ALIKE)
+        places = f"torch.arange({operand(old.text)}.shape[1], device={operand(old.text)}.device)"
+        pair = [Value(places, ("", 1)), Value("", each=True, kind="turn")]
+        is_mask = old.kind == "mask" or is_boolean(target.value, self.source)
+        is_cleared = value.text == "False" and is_mask and not self.tests
+        sign = "!=" if is_cleared else "=="
+        here = replace(self.together(pair, f"{{}} {sign} {{}}", kind="mask"), rank=("", 1))
+        if is_cleared:
+            new = self.together([old, here], "{} & {}", kind="mask")
+        else:
+            new = self.chosen((*self.tests, Test(here)), value, old)
+        if isinstance(parse_expression(old.text), Name):
+            self.emit(f"{old.text} = {new.text}")
+            new = replace(new, text=old.text)
+        self.env[name] = new
+
     def _store_turn(
         self,
         name: str,
@@ -507,7 +606,12 @@ class _Loop(Turns):
     ) -> None:
         old = self.held(name, self.before(base))
         if items:
-            place = self.item(old, items)
+            places = [at for at, item in enumerate(items) if self.varies(item)]
+            is_whole = [self.code(item.slice) in (":", "...") for item in items]
+            is_sliced = bool(places) and all(is_whole[places[-1] + 1 :])
+            place = (
+                self.ragged(old, items[: places[-1] + 1]) if is_sliced else self.item(old, items)
+            )
             decline_if(place.text != old.text or operator, NOT_ALIKE)
             decline_if(value.picked not in (None, place.picked), NOT_ALIKE)
             mask, dense = self.mask_for(place), bare(self._widened(value, old.rank))
@@ -536,10 +640,9 @@ class _Loop(Turns):
 
     def _is_fresh(self, base: BaseExpression, factory: re.Pattern[str] = _FACTORY) -> bool:
         """Check whether a variable has a tensor that the function makes for it."""
-        if not isinstance(base, Name):
-            return False
-        made = self._made(base.value)[-1].value
-        return isinstance(made, Call) and factory.match(self.code(made.func)) is not None
+        made = self._lines_that_set(base.value)[-1:] if isinstance(base, Name) else []
+        value = made[0].value if made else None
+        return isinstance(value, Call) and factory.match(self.code(value.func)) is not None
 
     # What is after the loop.
 
@@ -562,7 +665,7 @@ class _Loop(Turns):
         value = self.held(name, old)
         is_whole = old.text == name and value.kind not in ("count", "mask", "integer")
         if not is_whole or not self._is_fresh(base, _OF_ANOTHER):
-            self.emit(f"{old.text if old.text != name else f'{name}[:]'} = {value.text}")
+            self._write_into(old.text if old.text != name else f"{name}[:]", old.text, value)
             return
         decline_if(not value.each, NOT_ALIKE)
         made = self._made(name)
@@ -570,6 +673,17 @@ class _Loop(Turns):
         if len(made) == 1 and self._is_unread(name, made[0]) and not is_named:
             self._drop(made[0])
         self.emit(f"{name} = {value.text}")
+
+    def _write_into(self, target: str, old: str, value: Value) -> None:
+        """Write what turns set of a tensor that others may hold."""
+        match parse_expression(value.text):
+            case Call(args=[Arg(value=mask), Arg(value=number), Arg(value=rest)]) if self.code(
+                rest
+            ) == old and is_literal_number(number):
+                fill = ", ".join(map(self.code, (mask, number)))
+                self.emit(f"{old}.masked_fill_({fill})")
+            case _:
+                self.emit(f"{target} = {value.text}")
 
     def _finish_list(self, name: str) -> None:
         """Write what is stacked after the loop."""
@@ -583,8 +697,22 @@ class _Loop(Turns):
             decline_if(value.rank != SCALAR, "some turns add nothing to a list")
             counts = self.name("counts", self.all_of(tests).text)
             self._drop(made)
-            self.emit(f"{name} = torch.where({counts}, {bare(value.text)}, 0)")
-            self.changes += reduced(source, uses[2:], name, counts)
+            try:
+                changes = [*reduced(source, uses[2:], name, counts)]
+            except DeclinedError:
+                changes = self._stacked(name, uses[2:])
+                whole = self.name(f"all_{name}", value.text)
+                self.selection = f"{name} = {whole}[{counts}]"
+                self.emit(self.selection)
+            else:
+                self.emit(f"{name} = torch.where({counts}, {bare(value.text)}, 0)")
+            self.changes += changes
+            return
+        later = uses[1 + inside :]
+        if is_list and not tests and any(self._sum_of(use) for use in later):
+            self._drop(made)
+            self.emit(f"{name} = {value.text}")
+            self.changes += [change for use in later for change in self._summed(use)]
             return
         is_list &= len(uses) == inside + 2 and not tests
         stacked: CSTNode | None = source.around(uses[-1], Call)
@@ -613,6 +741,63 @@ class _Loop(Turns):
             self.emit(f"{name} = {text}")
             self.changes.append((stacked, Name(name)))
 
+    def _sum_of(self, use: Name) -> Call | None:
+        """Return ``sum(f(x) for x in xs)`` around ``xs``."""
+        holders = list(itertools.islice(self.source.parents(use), 4))
+        match holders:
+            case [
+                CompFor(ifs=[], inner_for_in=None, target=Name()),
+                GeneratorExp(elt=elt),
+                Arg(),
+                Call(args=[_]) as call,
+            ] if self.source.dotted_name(call) == "builtins.sum":
+                is_plain = not find(elt, Call, Subscript, Attribute, BooleanOperation, IfExp)
+                return call if is_plain else None
+        return None
+
+    def _summed(self, use: Name) -> list[Change]:
+        """Write a sum over a list of numbers that were read as that of a tensor, which is read."""
+        call, outer = self._sum_of(use), self.source.parent(self.source.parent(use))
+        if call is None:
+            decline_if(self.source.dotted_name(outer) != "builtins.len", NOT_ALIKE)
+            return []
+        appended = [part for part in calls_in(self.loop) if called(part) == "append"]
+        is_read = all(reads_tensor(self.source, part) for part in appended)
+        decline_if(not is_read, "what is summed is a tensor")
+        over = need(call.args[0].value, GeneratorExp)
+        number = need(over.for_in.target, Name).value
+        names = [name for name in names_in(over.elt) if name.value == number]
+        whole = with_replaced(over.elt, [(name, Name(use.value)) for name in names])
+        text = f"{operand(self.code(without_parentheses(whole)))}.sum().item()"
+        return [(call, parse_expression(text))]
+
+    def _stacked(self, name: str, uses: Sequence[Name]) -> list[Change]:
+        """Write the uses of a list as those of a tensor with the same items."""
+        changes: list[Change] = []
+        for use in uses:
+            if self.source.is_target(use):
+                continue
+            asks = self.source.parent(use)
+            if isinstance(asks, UnaryOperation) or getattr(asks, "test", None) is use:
+                # A tensor of several values has no truth.
+                is_not = isinstance(asks, UnaryOperation)
+                length = parse_expression(f"len({name}) {'==' if is_not else '>'} 0")
+                changes.append((asks if is_not else use, length))
+                continue
+            call = self.source.parent(asks)
+            if not isinstance(call, Call) or len(call.args) != 1:
+                raise DeclinedError("a list is used for more than its length and a stack of it")
+            path, line = self.source.dotted_name(call), self.source.around(call, Assign)
+            targets = [dotted(target.target) for target in line.targets] if line else []
+            if path == "torch.stack" and line and line.value is call and targets == [name]:
+                # From here on, the name is that of the tensor.
+                self._drop(line)
+                return changes
+            decline_if(path not in ("torch.stack", "builtins.len"), NOT_ALIKE)
+            changes += [(call, Name(name))] if path == "torch.stack" else []
+        decline_if(not changes, "a list isn't stacked")
+        return changes
+
     def _all_turns(self, name: str) -> tuple[Value, _Tests]:
         """Return what turns add to a list, and which do."""
         first, *others = self.stored[name]
@@ -639,6 +824,25 @@ def _with_loop(place: Place) -> Place:
     return place.moved(source.changed((line, new)), source.start(line)[0] + 1)
 
 
+def _without_selection(place: Place, edit: Edit, selection: str) -> Edit:
+    """Choose by a mask in place of a line that selects by it, if there is one."""
+    if not selection:
+        return edit
+    changed = SourceFile.parse(place.source.path, edit.content)
+    lines = [line.strip() for line in changed.tree.code.splitlines()]
+    try:
+        dense = mask_without_indexing.edit(place.moved(changed, lines.index(selection) + 1))
+    except DeclinedError:
+        # Without a branch, one graph can hold a selection.
+        if f"len({selection.partition(' ')[0]})" in changed.tree.code:
+            raise
+        return edit
+    # Where nothing selects, what all turns add has the list's name.
+    name, whole = re.split(r" = |\[", selection)[:2]
+    content = re.sub(rf"\r?\n *{name} = {whole}(?=\r?\n)".encode(), b"", dense.content)
+    return replace(edit, content=content.replace(f"{whole} = ".encode(), f"{name} = ".encode()))
+
+
 @recipe("GD102", "GD103", "GD104", "GD110", "GD111", "GD119")
 def vectorize(place: Place) -> Edit:
     """Computes all turns of a loop at once, by broadcasting, masks and cumulative sums; or every
@@ -661,6 +865,11 @@ def vectorize(place: Place) -> Edit:
             reading = _Loop(source, place.function, loop, is_axis=is_axis)
             try:
                 edit = place.edit(title, *reading.run())
+            except DeclinedError as error:
+                reasons.append(error.reason)
+                continue
+            try:
+                edit = _without_selection(place, edit, reading.selection)
             except DeclinedError as error:
                 reasons.append(error.reason)
                 continue

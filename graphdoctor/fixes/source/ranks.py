@@ -11,6 +11,7 @@ import re
 from libcst import (
     Assign,
     Attribute,
+    BaseNumber,
     BinaryOperation,
     Call,
     Comparison,
@@ -47,6 +48,7 @@ _REDUCING = words("sum mean amax amin any all prod norm max min argmax argmin st
 _MORE = {"unsqueeze": 1, "one_hot": 1, "squeeze": -1}
 _NUMBERS = (
     r"\b{0}(\.tolist\(|\[\w+\]\.item\()|(float|int|bool)\({0}\[\w+\]\)"
+    r"|{0}\[:, None\] [=!]= {0}\[None(, :)?\]"
     r"|(if|not) {0}\[\w+\]( [<>=]|:)|\[\(?{0} == \w+\)?\]|nonzero\({0} == "
 )
 _SIZED = re.compile(r"(?:torch|.*)\.(?:new_)?(?:zeros|ones|empty|rand|randn|full|view|reshape)$")
@@ -89,12 +91,19 @@ class Ranks:
                 return self.indexed(self.of(base, before), *items)
             case Attribute():
                 values = self._source.bound_to(node)
+                if len(values) == 1 and self._is_number(values[0]):
+                    return SCALAR
                 rank = self.of(values[0], before) if len(values) == 1 else UNKNOWN
                 return rank if rank[0] == "" else (self._source.code(node), 0)
             case Call():
                 return self._of_call(node, before)
         code = self._source.code(node) if node is not None else "?"
         return SCALAR if re.fullmatch(r"\d[\d.e]*|True|False", code) else UNKNOWN
+
+    def _is_number(self, node: CSTNode | None) -> bool:
+        """Check for a parameter that is a number by default."""
+        parameter = self._source.parameter(node) if isinstance(node, Name) else None
+        return parameter is not None and isinstance(parameter.default, BaseNumber)
 
     def indexed(self, rank: Rank, *items: SubscriptElement) -> Rank:
         """Return the rank of what some indices give."""
@@ -162,7 +171,8 @@ class Ranks:
         path = source.dotted_name(call)
         if name in ("Parameter", "Buffer", "register_buffer") and sizes:
             return self.of(sizes[0], before)
-        if path in ("torch.arange", "torch.randperm"):
+        is_vector = path in ("torch.arange", "torch.randperm")
+        if is_vector or (path == "torch.unique" and "dim=" not in source.code(call)):
             return ("", 1)
         made = source.bound_to(call.func) if isinstance(call.func, Attribute) else []
         layers = [source.dotted_name(value) for value in made if value is not None]

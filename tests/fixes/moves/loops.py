@@ -653,3 +653,54 @@ def present_classes(x: "f N C", labels: "i N < 4"):
             continue
         losses.append((x[:, 0][m] - c).square().mean())
     return torch.stack(losses).sum() / max(len(losses), 1)
+
+
+# Rows that are set, found and counted
+
+
+def silence(x: "f B C T", lens: "n B <= T"):
+    x = x.clone()
+    for i, n in enumerate(lens.tolist()):
+        x[i, :, n:] = 0
+    return x
+
+
+def padded_mask(x: "f B T D", lens: "n B <= T"):
+    mask = torch.zeros(x.shape[0], x.shape[1], dtype=torch.bool)
+    for i, n in enumerate(lens):
+        mask[i, :n] = True
+    return x.masked_fill(mask.unsqueeze(-1), 0)
+
+
+def hard_negatives(scores: "f B N", least: "f B", bank: "f N D"):
+    negatives = []
+    for i in range(scores.shape[0]):
+        candidates = torch.nonzero(scores[i] < least[i]).squeeze(1)
+        if len(candidates) == 0:
+            negatives.append(bank[scores[i].argmin()])
+            continue
+        best = candidates[scores[i][candidates].argmax()]
+        negatives.append(bank[best])
+    return torch.stack(negatives)
+
+
+def some_anchors(sim: "f N N", labels: "i N < C"):
+    losses = []
+    for i in range(len(labels)):
+        mask = labels == labels[i]
+        mask[i] = False
+        if mask.sum() == 0:
+            continue
+        losses.append(-sim[i][mask].mean())
+    if not losses:
+        return sim.sum() * 0, 0
+    losses = torch.stack(losses)
+    return losses.mean() + losses.max(), int((losses > 0).sum())
+
+
+def reciprocal_ranks(scores: "f B N", labels: "i B < N"):
+    ranks = []
+    order = scores.argsort(dim=1, descending=True)
+    for row, label in zip(order, labels):
+        ranks.append((row == label).nonzero(as_tuple=True)[0].item() + 1)
+    return sum(1.0 / r for r in ranks) / len(ranks), sum(r <= 3 for r in ranks) / len(ranks)

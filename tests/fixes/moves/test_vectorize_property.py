@@ -36,7 +36,7 @@ def tensors(text: str, sizes: dict[str, int]) -> torch.Tensor:
 
 
 BRANCHES = {"by_maximum", "skip_masked", "three_ways", "selected_scores", "valid_loss"} | {
-    *("box_areas", "clamped", "semihard")
+    *("Capacity", "box_areas", "clamped", "semihard")
 }
 """Where a row with a NaN has a gradient of NaN although no result takes it, or another of several
 equal gradients. In torch 2.14, ``clamp`` by a tensor gives a NaN the gradient NaN, by a number 0."""
