@@ -19,6 +19,7 @@ from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.views.reasons import detail_text, difference_text
 from tests.conftest import probe_python
+from tests.each import at_night
 
 pytestmark = pytest.mark.slow
 
@@ -258,8 +259,8 @@ EACH = "keep = torch.bernoulli(torch.full((len(x),), 0.5))"
         ),
         (f"{EACH} * coin", False, False),
         (EACH, True, False),
-        (f"{EACH} * (1 - coin)", True, False),
-        (f"{EACH} * coin * 2", True, False),
+        at_night(f"{EACH} * (1 - coin)", True, False),
+        at_night(f"{EACH} * coin * 2", True, False),
         ("keep = coin.repeat(len(x))", True, False),
     ],
 )
