@@ -135,6 +135,7 @@ _LEAVING = matchers.SimpleStatementLine(
 _SETTING_NONE = matchers.SimpleStatementLine(
     [matchers.Assign([matchers.AssignTarget(matchers.Name())], matchers.Name("None"))]
 )
+_EITHER = matchers.BooleanOperation(operator=matchers.Or())
 _Lines = Sequence[BaseStatement]
 
 
@@ -236,17 +237,18 @@ def _without_none(place: Place, choice: If, line: BaseStatement) -> Edit:
     source, setting = place.source, need(line, SimpleStatementLine).body[0]
     decline_if(is_elif(source, choice), _BRANCHES)
     unclear = "the condition doesn't ask about a whole tensor that is then left out"
-    shortcut = known(place.expression, unclear)
+    shortcut: CSTNode | None = place.expression
+    if shortcut is None or holds(shortcut, Or):
+        # torch points to all operands, and one that isn't about the mask may matter.
+        wholes = [call for call in calls_in(choice.test) if _asks_whole(source, call)]
+        shortcut = only(wholes, "torch doesn't say which operand of `or` it means")
     around = source.parent(shortcut)
-    while isinstance(around, BooleanOperation) and isinstance(around.operator, And):
-        shortcut, around = around, source.parent(around)
-    # torch may point to all operands, and one that isn't about the mask may matter.
-    decline_if(holds(shortcut, Or), "torch doesn't say which operand of `or` it means")
+    while around is not choice and not matchers.matches(around, _EITHER):
+        shortcut, around = need(around, CSTNode), source.parent(around)
     target = need(targets_of(setting)[0], Name)
     names = name_set(target, *filter(None, source.values(target)))
     decline_if(not names & name_set(shortcut), unclear, "elsewhere")
-    asked = source.shortened(known(place.expression))
-    title = f"Drop the shortcut `if {asked}: {source.shortened(line)}`"
+    title = f"Drop the shortcut `if {source.shortened(without_parentheses(shortcut))}: {source.shortened(line)}`"
     reached = (source.start(line)[0],)
     if around is choice:
         block = need(source.parent(choice), IndentedBlock, "the `if` is on a line of its own")
@@ -262,6 +264,12 @@ def _without_none(place: Place, choice: If, line: BaseStatement) -> Edit:
     is_bare = is_plain and not source.spans_lines(rest)
     rest = without_parentheses(rest) if is_bare else with_parentheses_of(joined, rest)
     return place.edit(title, (joined, rest.deep_clone()), reached=reached)
+
+
+def _asks_whole(source: SourceFile, call: Call) -> bool:
+    """Check for ``mask.all()`` and ``torch.all(mask == 1)``."""
+    is_python = source.dotted_name(call).startswith("builtins.")
+    return called(call) in ("all", "any") and not is_python
 
 
 # Branches before an `else` that works for every mask.

@@ -184,7 +184,8 @@ def _pointed_reads(place: Place) -> list[BaseExpression]:
 
 @recipe("GD102")
 def bound_first(place: Place) -> Edit:
-    """``if draw < p: …`` becomes ``if p > 0 and draw < p: …``, for a draw of ``torch.rand``.
+    """``if draw < p: …`` becomes ``if p > 0 and draw < p: …``, for a draw of ``torch.rand`` or
+    ``random.uniform(0, 1)``.
 
     None is below 0, so a chance of 0 is decided without the tensor. What is drawn stays.
     """
@@ -197,7 +198,7 @@ def bound_first(place: Place) -> Edit:
         for comparison in find(value, Comparison)
         if (bound_of_draw := _bound_of_draw(source, comparison)) is not None
     ]
-    several = "the condition doesn't compare one draw of `torch.rand` with a number"
+    several = "the condition doesn't compare one draw of random numbers with a number"
     comparison, bound, is_below = only(bounds, several, "elsewhere")
     template = "{bound} > 0 and {comparison}" if is_below else "{bound} <= 0 or {comparison}"
     asked = expression(template, bound=bound, comparison=bare(comparison))
@@ -230,10 +231,19 @@ def _bound_of_draw(
 
 
 def _is_drawn(source: SourceFile, node: BaseExpression) -> bool:
-    """Check for a variable that holds random numbers from 0 to below 1."""
+    """Check for a variable that holds random numbers none of which is below 0."""
     values = source.set_values(node) if isinstance(node, Name) else []
-    draws = ("torch.rand", "torch.rand_like")
-    return bool(values) and all(source.dotted_name(value) in draws for value in values)
+    return bool(values) and all(_is_draw(source, value) for value in values)
+
+
+def _is_draw(source: SourceFile, value: BaseExpression) -> bool:
+    match value:
+        case Call(args=[Arg(value=low), Arg(value=high)]) if (
+            source.dotted_name(value) == "random.uniform"
+        ):
+            # torch traces it, unlike `random.random()` and NumPy's.
+            return isinstance(low, BaseNumber) and isinstance(high, BaseNumber)
+    return source.dotted_name(value) in ("torch.rand", "torch.rand_like")
 
 
 @recipe("GD103", "GD119")
