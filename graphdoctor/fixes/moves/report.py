@@ -348,6 +348,10 @@ def _in_shared(source: SourceFile, line: BaseStatement) -> Change:
     decline_if(rest and path != "warnings.warn", "it has more values than its text")
     keywords[:0] = rest
     text, values = logged.written()
+    # What is logged once is kept, to know it again.
+    decline_if(called(call).endswith("_once") and logged.values, "its tensors would be kept")
+    if isinstance(first, ConcatenatedString) and text == f'"{first.evaluated_value}"':
+        text = source.code(first)
     indexed = [part.value for value in logged.values for part in find(value, Subscript)]
     has_index = any(last_name(part) != "shape" for part in indexed)
     decline_if(condition and has_index, "what the branch guards may be missing")

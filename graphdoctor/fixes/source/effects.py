@@ -48,7 +48,7 @@ from graphdoctor.fixes.source.tree import (
     walk,
 )
 
-_LOG = re.compile(r"debug|info|warn(ing)?|error|log|exception|critical")
+_LOG = re.compile(r"(debug|info|warn(ing)?|error|log|exception|critical)(_once)?")
 _LOGGER = re.compile(r"log", re.IGNORECASE)
 _OUTPUT = words("""
     builtins.print warnings.warn sys.stdout.write sys.stderr.write pprint.pprint wandb.log
