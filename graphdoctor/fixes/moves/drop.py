@@ -12,7 +12,6 @@ from itertools import pairwise
 from libcst import (
     Add,
     AddAssign,
-    And,
     Arg,
     Assert,
     Assign,
@@ -135,7 +134,6 @@ _LEAVING = matchers.SimpleStatementLine(
 _SETTING_NONE = matchers.SimpleStatementLine(
     [matchers.Assign([matchers.AssignTarget(matchers.Name())], matchers.Name("None"))]
 )
-_EITHER = matchers.BooleanOperation(operator=matchers.Or())
 _Lines = Sequence[BaseStatement]
 
 
@@ -237,18 +235,20 @@ def _without_none(place: Place, choice: If, line: BaseStatement) -> Edit:
     source, setting = place.source, need(line, SimpleStatementLine).body[0]
     decline_if(is_elif(source, choice), _BRANCHES)
     unclear = "the condition doesn't ask about a whole tensor that is then left out"
-    shortcut: CSTNode | None = place.expression
-    if shortcut is None or holds(shortcut, Or):
+    asked = place.expression
+    if asked is None or holds(asked, Or):
         # torch points to all operands, and one that isn't about the mask may matter.
         wholes = [call for call in calls_in(choice.test) if _asks_whole(source, call)]
-        shortcut = only(wholes, "torch doesn't say which operand of `or` it means")
-    around = source.parent(shortcut)
-    while around is not choice and not matchers.matches(around, _EITHER):
-        shortcut, around = need(around, CSTNode), source.parent(around)
+        asked = only(wholes, "torch doesn't say which operand of `or` it means")
+    part: CSTNode = asked
+    while (around := source.parent(part)) is not choice and not _is_either(around):
+        part = known(around, unclear)
+    shortcut = need(part, BaseExpression, unclear, "elsewhere")
     target = need(targets_of(setting)[0], Name)
     names = name_set(target, *filter(None, source.values(target)))
     decline_if(not names & name_set(shortcut), unclear, "elsewhere")
-    title = f"Drop the shortcut `if {source.shortened(without_parentheses(shortcut))}: {source.shortened(line)}`"
+    test = source.shortened(without_parentheses(shortcut))
+    title = f"Drop the shortcut `if {test}: {source.shortened(line)}`"
     reached = (source.start(line)[0],)
     if around is choice:
         block = need(source.parent(choice), IndentedBlock, "the `if` is on a line of its own")
@@ -264,6 +264,10 @@ def _without_none(place: Place, choice: If, line: BaseStatement) -> Edit:
     is_bare = is_plain and not source.spans_lines(rest)
     rest = without_parentheses(rest) if is_bare else with_parentheses_of(joined, rest)
     return place.edit(title, (joined, rest.deep_clone()), reached=reached)
+
+
+def _is_either(node: CSTNode | None) -> bool:
+    return isinstance(node, BooleanOperation) and isinstance(node.operator, Or)
 
 
 def _asks_whole(source: SourceFile, call: Call) -> bool:
