@@ -176,6 +176,18 @@ class Place:
         )
 
     @property
+    def path_here(self) -> list[cst.FunctionDef]:
+        """The functions of the file on the path from what torch.compile was given, outermost
+        first.
+        """
+        # A finding's own file is relative to the project, those of its stack aren't.
+        here = (self.finding.location.file, str(self.source.path))
+        lines = [entry.line for entry in traced_path(self.finding) if entry.file in here]
+        statements = filter(None, map(self.source.statement_at, lines))
+        functions = map(self.source.function_of, statements)
+        return [function for function in functions if isinstance(function, cst.FunctionDef)]
+
+    @property
     def context(self) -> str:
         """Return what torch adds to the cause for developers, or an empty string."""
         reasons = self.finding.reasons

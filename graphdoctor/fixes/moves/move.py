@@ -80,7 +80,7 @@ from libcst import (
 )
 
 from graphdoctor.fixes.moves.report import in_operator
-from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe, traced_path
+from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe
 from graphdoctor.fixes.source.effects import (
     CLOCKS,
     is_output,
@@ -144,17 +144,9 @@ def remember_answer(place: Place) -> Edit:
     tracing what finds it out. Unsafe: somebody may clear the cache.
     """
     source = place.source
-    here = place.finding.location.file
-    around = [
-        function
-        for entry in traced_path(place.finding)
-        if entry.file == here
-        and (statement := source.statement_at(entry.line)) is not None
-        and isinstance(function := source.function_of(statement), FunctionDef)
-    ]
     cached = (
         function
-        for function in around
+        for function in place.path_here
         if any(
             source.dotted_name(decorator.decorator) in _CACHES for decorator in function.decorators
         )

@@ -49,7 +49,7 @@ from libcst import (
 )
 from libcst.metadata import Assignment
 
-from graphdoctor.fixes.recipe import Edit, Place, recipe, traced_path
+from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import changed_by, sharing
 from graphdoctor.fixes.source.expressions import is_integer, is_literal_number
 from graphdoctor.fixes.source.nodes import (
@@ -488,11 +488,8 @@ class _Read:
 
 def roots_of(place: Place) -> list[FunctionDef]:
     """Return the functions of the file on the path from what torch.compile was given."""
-    source, here = place.source, place.finding.location.file
-    path = [entry.line for entry in traced_path(place.finding) if entry.file == here]
-    lines = [place.statement, *map(source.statement_at, path)]
-    functions = [source.function_of(line) for line in lines if line is not None]
-    return [function for function in functions if isinstance(function, FunctionDef)]
+    around = place.source.function_of(place.statement)
+    return [*([around] if isinstance(around, FunctionDef) else []), *place.path_here]
 
 
 def _is_with(user: CSTNode, name: str) -> bool:

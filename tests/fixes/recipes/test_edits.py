@@ -20,6 +20,7 @@ import pytest
 
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.reading import read_fact
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.moves.devices import create_on_device
 from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Place, Recipe
@@ -78,6 +79,18 @@ def test_small_programs_are_edited_or_left(recipe, request):
         path.write_text(updated, encoding="utf-8")
         expected = updated
     assert updated.splitlines() == expected.splitlines()
+
+
+def test_functions_on_the_way_are_those_of_the_file_below_the_project(tmp_path):
+    place = place_at("GD101", "def f(x):\n    return g(x)\n\ndef g(x):\n    «log(x)»\n")
+    file = str(tmp_path / "model.py")
+    lines = [("other.py", 1), (file, 2), (file, 5)]
+    stack = tuple(
+        StackEntry(file=name, line=line, function="f", origin="user") for name, line in lines
+    )
+    source = SourceFile.parse(Path(file), place.source.content)
+    moved = Place(source, place.finding.replace(user_stack=stack))
+    assert [function.name.value for function in moved.path_here] == ["f", "g"]
 
 
 def test_other_reason_for_skipping_cuda_graphs_is_kept():
