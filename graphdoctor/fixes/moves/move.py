@@ -31,6 +31,7 @@ from libcst import (
     BinaryOperation,
     Call,
     ClassDef,
+    Comment,
     CompFor,
     CSTNode,
     Decorator,
@@ -77,6 +78,7 @@ from libcst import (
     Yield,
     matchers,
     parse_expression,
+    parse_statement,
 )
 
 from graphdoctor.fixes.moves.report import in_operator
@@ -138,7 +140,8 @@ _ELIF = "the condition belongs to an `elif`"
 
 @recipe("GD101", "GD105", "GD109")
 def remember_answer(place: Place) -> Edit:
-    """``@functools.cache`` gets ``@torch.compiler.assume_constant_result`` below it.
+    """``@functools.cache`` gets ``@torch.compiler.assume_constant_result`` below it, or
+    what that sets, in a file that only imports torch where it's needed.
 
     Its answer for some arguments never changes, so torch may ask for it while it traces, instead of
     tracing what finds it out. Unsafe: somebody may clear the cache.
@@ -160,7 +163,16 @@ def remember_answer(place: Place) -> Edit:
         any(constant.deep_equals(item.decorator) for item in function.decorators),
         "its answer is a constant already",
     )
-    title = f"Have torch take the cached answer of `{function.name.value}` for a constant"
+    name = function.name.value
+    title = f"Have torch take the cached answer of `{name}` for a constant"
+    imported = (dotted(alias.name) for alias in find(source.tree, ImportAlias))
+    is_first = source.dotted_name(function.decorators[0].decorator) in _CACHES
+    if "torch" in imported and not source.imports("torch") and is_first:
+        # Such a file may be what finds out if there is a torch.
+        mark = parse_statement(f"{name}.__wrapped__._dynamo_marked_constant = True")
+        comment = EmptyLine(comment=Comment("# As torch.compiler.assume_constant_result does."))
+        marked = mark.with_changes(leading_lines=[*[EmptyLine(indent=False)] * 2, comment])
+        return place.edit(title, (function, [function.deep_clone(), marked]))
     return place.edit(title, (function, function.with_changes(decorators=decorators)))
 
 
