@@ -1,7 +1,8 @@
 """A small model of transformers: the program that ``TRANSFORMERS_PROGRAM`` names, as the catalog of
 ``survey --from transformers`` writes it, in the mode of ``TRANSFORMERS_MODE``, train or eval.
 
-As a script, it prints what an eager call gives and the gradients of its sum, as digests.
+As a script, it prints what an eager call gives and, in training, the gradients of its sum, as
+digests.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ def example_inputs() -> Any:
 
 
 def digests() -> list[str]:
-    """Digests of the output's tensors and of the gradients, in order."""
+    """Digests of the output's tensors and of the gradients, in order.
+
+    Evaluated, a model may change what its backward needs, as RWKV does.
+    """
     model, inputs = build(), example_inputs()
     torch.manual_seed(0)
     leaves = [leaf for leaf in tree_leaves(model(**inputs)) if isinstance(leaf, torch.Tensor)]
     learnt = [leaf.float().sum() for leaf in leaves if leaf.requires_grad]
-    if learnt:
+    if learnt and model.training:
         torch.stack(learnt).sum().backward()
     gradients = [item.grad for item in model.parameters() if item.grad is not None]
     return [
