@@ -55,6 +55,7 @@ from libcst import (
     Multiply,
     MultiplyAssign,
     Name,
+    NamedExpr,
     Not,
     NotEqual,
     Or,
@@ -244,6 +245,7 @@ def _without_none(place: Place, choice: If, line: BaseStatement) -> Edit:
     while (around := source.parent(part)) is not choice and not _is_either(around):
         part = known(around, unclear)
     shortcut = need(part, BaseExpression, unclear, "elsewhere")
+    decline_if(holds(shortcut, NamedExpr), "the condition assigns a name")
     target = need(targets_of(setting)[0], Name)
     names = name_set(target, *filter(None, source.values(target)))
     decline_if(not names & name_set(shortcut), unclear, "elsewhere")
