@@ -170,8 +170,9 @@ def remember_answer(place: Place) -> Edit:
     if "torch" in imported and not source.imports("torch") and is_first:
         # Such a file may be what finds out if there is a torch.
         mark = parse_statement(f"{name}.__wrapped__._dynamo_marked_constant = True")
+        blank = [EmptyLine(indent=False) for _ in range(2)]
         comment = EmptyLine(comment=Comment("# As torch.compiler.assume_constant_result does."))
-        marked = mark.with_changes(leading_lines=[*[EmptyLine(indent=False)] * 2, comment])
+        marked = mark.with_changes(leading_lines=[*blank, comment])
         return place.edit(title, (function, [function.deep_clone(), marked]))
     return place.edit(title, (function, function.with_changes(decorators=decorators)))
 
