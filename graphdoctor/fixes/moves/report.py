@@ -350,7 +350,7 @@ def _in_shared(source: SourceFile, line: BaseStatement) -> Change:
     text, values = logged.written()
     # What is logged once is kept, to know it again.
     decline_if(called(call).endswith("_once") and logged.values, "its tensors would be kept")
-    if isinstance(first, ConcatenatedString) and text == f'"{first.evaluated_value}"':
+    if isinstance(first, ConcatenatedString) and text[1:-1] == first.evaluated_value:
         text = source.code(first)
     indexed = [part.value for value in logged.values for part in find(value, Subscript)]
     has_index = any(last_name(part) != "shape" for part in indexed)
