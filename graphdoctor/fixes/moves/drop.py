@@ -46,6 +46,7 @@ from libcst import (
     GreaterThan,
     GreaterThanEqual,
     If,
+    IfExp,
     IndentedBlock,
     Index,
     Integer,
@@ -212,6 +213,9 @@ def _without_exit(place: Place, choice: If, before: _Lines) -> Edit:
     block = need(source.parent(choice), IndentedBlock, "the `if` is on a line of its own")
     at = block.body.index(choice) + 1
     rest = block.body[at:]
+    # Whoever calls the function may not look at what it says, so no input shows that it's another.
+    says = {source.code(node) for node in _returned([choice, *rest]) if _is_fixed(node)}
+    decline_if(_is_fixed(number) and len(says) > 1, "the rest returns another answer")
     is_plain_break = holds(leaving, Break) and at > 1
     decline_if(not rest and not is_plain_break, "nothing comes after the `if`")
     removed: list[CSTNode] = [*before, choice]
@@ -227,6 +231,24 @@ def _without_exit(place: Place, choice: If, before: _Lines) -> Edit:
     is_turn = isinstance(source.parent(block), For) and not holds(leaving, Break)
     is_shown = is_turn and _Asked.of(place, choice.test, is_taken=False).leaves_alone(rest)
     return place.edit(title, *changes, reached=() if is_shown else (source.start(leaving)[0],))
+
+
+def _returned(lines: _Lines) -> Iterator[BaseExpression]:
+    """Yield what lines return, each side of a conditional expression by itself."""
+    returns = [node for line in lines for node in matchers.findall(line, matchers.Return())]
+    waiting = [need(node, Return).value for node in returns]
+    while waiting:
+        match waiting.pop():
+            case IfExp(body=body, orelse=orelse):
+                waiting += [body, orelse]
+            case BaseExpression() as value:
+                yield value
+
+
+def _is_fixed(node: CSTNode | None) -> bool:
+    """Check for ``True``, ``False``, and a text."""
+    is_name = isinstance(node, Name) and node.value in ("True", "False")
+    return is_name or isinstance(node, SimpleString)
 
 
 # A mask that is left out where it changes nothing.
