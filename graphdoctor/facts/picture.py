@@ -256,10 +256,6 @@ class Picture(Fact):
     the log."""
     hidden_artifacts: int = 0
     """Number of further compiles with such records."""
-    config: dict[shared.ConfigName, str] | None = None
-    """torch config values that differ from their defaults after the calls, or at the end of a
-    script, by dotted name, as Python prints them, shortened; None if unknown. A value that torch
-    reads from an environment variable at import can count as a default."""
 
 
 # What becomes of each graph on its way from Dynamo to the code that runs: ``explain --stages``.

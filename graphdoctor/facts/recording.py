@@ -809,6 +809,10 @@ class Recording(Fact):
     """A steady call kernel by kernel; None for a run that was no profile."""
     cuda_graphs: CudaGraphs | None = None
     """Use of CUDA graphs; None if none were asked for, and if unknown."""
+    config: dict[shared.ConfigName, str] | None = None
+    """torch config values that differ from their defaults after the calls, or at the end of a
+    script, by dotted name, as Python prints them, shortened; None if unknown. A value that torch
+    reads from an environment variable at import can count as a default."""
     float32_precision: Float32Precision | None = None
     """Precision of float32 computations on CUDA; None if the program doesn't use CUDA, or if
     unknown."""

@@ -29,15 +29,18 @@ from graphdoctor.rules.toolkit import (
 )
 
 _WARM_UP = "Move the compiles to a warm-up"
+_APART = "each by a `torch.compile` of its own, with `isolate_recompiles=True` (torch 2.13)"
+"""Without it, all calls of ``torch.compile`` on one function share what was compiled
+(``torch/__init__.py``, 2.13)."""
 _EACH = "in each of these states"
 _HOW: dict[ChangeKind, tuple[str, str]] = {
     "training": (
         "in train and once in eval mode",
-        "Compile one function for training and one for evaluation",
+        f"Compile it for training and for evaluation, {_APART}",
     ),
     "grad_mode": (
         "with and once without `torch.no_grad()`",
-        "Compile one function for each grad mode",
+        f"Compile it for each grad mode, {_APART}",
     ),
     "inference_mode": (
         "with and once without `torch.inference_mode()`",
@@ -95,8 +98,9 @@ class ModeFlip(RecompileRule, code="GD212"):
     ```
 
     ## Fix safety
-    Calling both versions during warm-up keeps results the same and only moves the compile. So does
-    using two compiled functions.
+    Calling both versions during warm-up keeps results the same and only moves the compile. Two
+    calls of `torch.compile` on one function share what they compile, unless each has
+    `isolate_recompiles=True`: then each has a recompile limit of its own.
 
     ## Source
     PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`,
@@ -120,7 +124,7 @@ class StrideChange(RecompileRule, code="GD213"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly.
+    `recompile_limit` (8) of them, new values run eagerly.
 
     ## Example
     ```python
@@ -174,7 +178,7 @@ class ObjectIdentity(RecompileRule, code="GD214"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly.
+    `recompile_limit` (8) of them, new values run eagerly.
 
     ## Example
     ```python
@@ -255,7 +259,7 @@ class StructureChange(RecompileRule, code="GD215"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly.
+    `recompile_limit` (8) of them, new values run eagerly.
 
     ## Example
     ```python
@@ -302,7 +306,7 @@ class StructureChange(RecompileRule, code="GD215"):
         if group.first.kind in ("keys", "length", "type") and group.passed(group.first) is None:
             return (
                 call_fix(
-                    f"Keep {name} the same from call to call, or compile one function for each"
+                    f"Keep {name} the same from call to call, or compile it for each, {_APART}"
                 ),
             )
         return (call_fix(_TITLES[group.first.kind]),)
@@ -317,7 +321,7 @@ class ConstantArgument(RecompileRule, code="GD216"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly. A flag has two versions; a string can
+    `recompile_limit` (8) of them, new values run eagerly. A flag has two versions; a string can
     have any number.
 
     ## Example
@@ -363,7 +367,7 @@ class ConstantArgument(RecompileRule, code="GD216"):
             )
         yield from (
             call_fix(f"{_WARM_UP}: call it once with each value of {name}", is_safe=True),
-            code_fix(f"Compile one function for each value of {name}"),
+            code_fix(f"Compile it for each value of {name}, {_APART}"),
         )
 
 
@@ -490,7 +494,7 @@ class NumberArgument(RecompileRule, code="GD203"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly.
+    `recompile_limit` (8) of them, new values run eagerly.
 
     ## Example
     ```python
@@ -585,7 +589,7 @@ class LearningRate(RecompileRule, code="GD204"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly. A scheduler that changes the rate in
+    `recompile_limit` (8) of them, new values run eagerly. A scheduler that changes the rate in
     each step reaches that limit after eight steps, unless torch makes the float dynamic.
 
     ## Example
@@ -656,7 +660,7 @@ class ModuleNumber(RecompileRule, code="GD205"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly.
+    `recompile_limit` (8) of them, new values run eagerly.
 
     ## Example
     ```python
@@ -738,7 +742,7 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
 
     ## Why it costs
     Every call recompiles, which takes far longer than running eagerly. After `recompile_limit` (8)
-    compiles, torch runs the function eagerly, without a warning, until the process ends.
+    compiles, torch warns once and runs the function eagerly until the process ends.
 
     ## Example
     ```python

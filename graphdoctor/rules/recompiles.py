@@ -10,7 +10,10 @@ from graphdoctor.facts.command import command_line
 from graphdoctor.facts.counts import EagerReason
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import ChangeKind, GuardChange
+from graphdoctor.facts.recording import RecompileLimit as LimitName
+from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.rules.diagnosis.steadiness import unsettled
 from graphdoctor.rules.toolkit import (
     REGIONAL,
     Findings,
@@ -20,6 +23,7 @@ from graphdoctor.rules.toolkit import (
     RecordingView,
     call_fix,
     code_fix,
+    compile_argument,
     counted,
     distinct_values,
     grouped,
@@ -53,7 +57,7 @@ class Recompile(RecompileRule, code="GD200"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly, without a warning.
+    `recompile_limit` (8) of them, new values run eagerly, and torch warns once.
 
     ## Example
     ```python
@@ -103,8 +107,8 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
     (256).
 
     ## Why it costs
-    From then on, a call that matches none of the compiled versions runs eagerly, without a warning,
-    until the process ends.
+    From then on, a call that matches none of the compiled versions runs eagerly, until the process
+    ends. torch warns once.
 
     ## Example
     ```python
@@ -145,8 +149,12 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
             if compile_.outcome == "compiled"
         )
         events_of = grouped((event.frame.frame_id, event) for event in view.events)
+        never, _ = unsettled(view.recording)
         for event in _over_limit(view):
             frame, limit = event.frame, event.compiles[0]
+            # Of a function that recompiles in every call, GD217 says that it gets there.
+            if never in event.frames:
+                continue
             failure, frame_id = limit.failure, frame.frame_id
             versions = versions_of.get(frame_id, ())
             events = events_of.get(frame_id, ())
@@ -164,7 +172,6 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
             ]
             causes = f"; causes: {', '.join(filled)}" if filled else ""
             name = (failure and failure.limit) or "recompile_limit"
-            raised = "Raise the limit if the number of variants is bounded"
             yield self.finding(
                 view,
                 frame.entry,
@@ -178,11 +185,20 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
                 hidden_change_count=hidden_change_count(events),
                 reasons=failure.chain if failure else (),
                 user_stack=versions[0].stack if versions else (),
-                fixes=(
-                    call_fix(_advice(events, what_if)),
-                    setting(name, raised, value=RAISED[name], is_safe=True),
-                ),
+                fixes=(call_fix(_advice(events, what_if)), _raised(view.recording, name)),
             )
+
+
+def _raised(recording: Recording, name: LimitName) -> Fix:
+    """Return a limit above the one in force, which a call of torch.compile can have of its own."""
+    title = "Raise the limit if the number of variants is bounded"
+    in_force = (recording.config or {}).get(f"torch._dynamo.config.{name}")
+    given = [call.arguments[name] for call in recording.compile_calls if name in call.arguments]
+    numbers = [int(text) for text in (in_force, *given) if text is not None and text.isdecimal()]
+    value = max([RAISED[name], *(2 * number for number in numbers)])
+    if given:
+        return compile_argument(f"{name}={value}", title, is_safe=True)
+    return setting(name, title, value=value, is_safe=True)
 
 
 def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:

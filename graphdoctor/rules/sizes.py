@@ -50,7 +50,7 @@ class SizeChange(RecompileRule, code="GD202"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly.
+    `recompile_limit` (8) of them, new values run eagerly.
 
     ## Example
     ```python
@@ -186,7 +186,7 @@ class ParameterShape(RecompileRule, code="GD206"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly.
+    `recompile_limit` (8) of them, new values run eagerly.
 
     ## Example
     ```python
@@ -238,7 +238,7 @@ class SpecializedDim(RecompileRule, code="GD207"):
 
     ## Why it costs
     Each recompile takes as long as the first compile and happens in the middle of a call. After
-    `recompile_limit` (8) of them, the function runs eagerly.
+    `recompile_limit` (8) of them, new values run eagerly.
 
     ## Example
     ```python

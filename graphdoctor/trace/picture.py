@@ -347,6 +347,4 @@ def picture_of(
         detailed=None if details is None else tuple(filter(details.keeps, compile_ids)),
         lanes=read_lanes(events, recording),
         hidden_artifacts=hidden,
-        # The last one, because calls can set values.
-        config=events.fields("config").get("values"),
     )

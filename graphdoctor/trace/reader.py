@@ -166,6 +166,8 @@ def _reported(folder: RecordingFolder) -> Recording:
         is_partial=False,
         switches=tuple(read_fact(CompileSwitch, switch) for switch in switches),
         replay=replay,
+        # The last event, because calls can set values.
+        config=events.fields("config").get("values"),
         variations=read_variations(events),
         **measured,
     )

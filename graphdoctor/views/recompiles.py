@@ -92,8 +92,8 @@ _ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
         "recompiles",
         ("flag", "text", "value"),
         (
-            "One compile for each value: fine for a few, but beyond the recompile limit (8) the"
-            " function runs eagerly."
+            "One compile for each value: fine for a few, but beyond the recompile limit (8) new"
+            " values run eagerly."
         ),
     ),
     (
@@ -146,9 +146,8 @@ def recompiles_view(diagnosis: Diagnosis) -> View:
 def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
     summary = diagnosis.summary
     if over := summary.frames_over_limit:
-        is_over, runs = ("is", "runs") if over == 1 else ("are", "run")
-        functions = counted(over, "function")
-        text = f"{functions} {is_over} over the recompile limit and {runs} eagerly."
+        functions, verb = counted(over, "function"), "is" if over == 1 else "are"
+        text = f"{functions} {verb} over the recompile limit: new values run eagerly."
         yield Verdict(text, "bad")
     if summary.recompiles:
         compiles = diagnosis.recording.compiles

@@ -272,11 +272,62 @@ def test_dynamic_false_is_named_where_it_is_the_cause(arguments, calls, kind, is
 def test_a_setting_that_cannot_help_is_not_suggested(name, value, is_suggested):
     facts = recompiled_for(change("module_number", "self.step", source="L['self'].step"))
     target = facts.target.replace(config={name: value})
-    [found] = findings(facts.replace(target=target), "GD205")
-    assert any(fix.setting is not None for fix in found.fixes) == is_suggested
+    # torch names what a program set by the module that has it.
+    of_program = {name.replace("torch.compiler.", "torch._dynamo."): repr(value)}
+    for known in (facts.replace(target=target), facts.replace(config=of_program)):
+        [found] = findings(known, "GD205")
+        assert any(fix.setting is not None for fix in found.fixes) == is_suggested
     ids = change("module_number", "self.id", "0", "1", source="L['self'].id")
     [found] = findings(recompiled_for(ids), "GD205")
     assert all(fix.setting is None for fix in found.fixes)
+
+
+PARAMETER = change(
+    "size", "w.shape[0]", "8", "16", source="L['self']._modules['conv']._parameters['weight']"
+).replace(is_parameter=True)
+READ = change("number", "x.item()", "1", "2", source="L['___stack0']")
+
+
+@for_each(
+    "changed, name, value",
+    [
+        (READ, "capture_scalar_outputs", "True"),
+        (READ.replace(expression="float(x)"), "capture_scalar_outputs", "True"),
+        (PARAMETER, "force_parameter_static_shapes", "False"),
+    ],
+)
+def test_what_the_program_set_is_not_suggested(changed, name, value):
+    facts = recompiled_for(changed)
+    dotted = f"torch._dynamo.config.{name}"
+    for config, is_suggested in (({}, True), ({dotted: value}, False), (None, True)):
+        (found,) = findings(facts.replace(config=config), "GD203", "GD206")
+        settings = [fix.setting.name for fix in found.fixes if fix.setting is not None]
+        assert (dotted in settings) == is_suggested
+
+
+LIMIT = "torch._dynamo.config.recompile_limit"
+
+
+@for_each(
+    "config, arguments, line",
+    [
+        (None, {}, "torch.compiler.config.recompile_limit = 64"),
+        ({}, {"dynamic": "False"}, "torch.compiler.config.recompile_limit = 64"),
+        ({LIMIT: "16"}, {}, "torch.compiler.config.recompile_limit = 64"),
+        ({LIMIT: "64"}, {}, "torch.compiler.config.recompile_limit = 128"),
+        ({LIMIT: "70"}, {}, "torch.compiler.config.recompile_limit = 140"),
+        # A call's own limit holds for it, whatever the setting.
+        ({}, {"recompile_limit": "2"}, "recompile_limit=64"),
+        ({LIMIT: "70"}, {"recompile_limit": "100"}, "recompile_limit=200"),
+        ({}, {"recompile_limit": "LIMIT"}, "recompile_limit=64"),
+    ],
+)
+def test_the_limit_is_raised_above_the_one_in_force(config, arguments, line):
+    over = recompiled("0/1", change(), outcome="limit")
+    made = CompileCall(file=FILE, line=9, function="main", compiled="f", arguments=arguments)
+    facts = recording(compiles=(compiled(), over)).replace(config=config, compile_calls=(made,))
+    (found,) = findings(facts, "GD201")
+    assert found.fixes[-1].snippet == line
 
 
 IN_LOOP = (

@@ -78,7 +78,7 @@ def test_a_class_is_explained_with_inductor_and_dynamic_shapes(
     # Hit or miss: whether its cache knew the graph, AOTAutograd tells the phase that asked.
     assert any(note.startswith("autograd_cache_") for phase in phases for note in phase.notes)
     assert recording.picture is not None
-    assert recording.picture.config == {}
+    assert recording.config == {}
 
 
 CALLED = """

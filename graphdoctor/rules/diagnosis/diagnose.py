@@ -209,7 +209,10 @@ def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list
     def is_for_one_line(fix: Fix) -> bool:
         return fix.setting is None or len(lines[fix.setting]) < 2
 
-    changed, config = {*_changed(view)}, view.recording.target.config
+    changed = {*_changed(view)}
+    recording = view.recording
+    in_force = {name: repr(value) for name, value in recording.target.config.items()}
+    in_force |= recording.config or {}
 
     def is_open(fix: Fix) -> bool:
         """Return whether the run doesn't contradict it and hasn't the setting in force."""
@@ -217,7 +220,7 @@ def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list
         if chosen is None or chosen.value is None:
             return fix.unguarded not in changed
         names = (chosen.name, chosen.line.partition(" = ")[0])
-        return all(config.get(name) != chosen.value for name in names)
+        return all(in_force.get(name) != repr(chosen.value) for name in names)
 
     with_fixes = []
     for finding in findings:

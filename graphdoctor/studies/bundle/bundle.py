@@ -151,7 +151,7 @@ class Bundle:
             "diagnosis.json": json_text(diagnosis),
             "report.html": str(page),
             "environment.txt": environment_text(
-                environment, picture.config, graphdoctor=__version__
+                environment, diagnosis.recording.config, graphdoctor=__version__
             ),
             **script.files,
         }

@@ -25,8 +25,8 @@ def called(*counts):
     )
 
 
-def run(*compiles, calls, repeats=None):
-    return diagnosed(compiles=compiles, calls=calls, coverage=None, repeats=repeats)
+def run(*compiles, calls, repeats=None, **more):
+    return diagnosed(compiles=compiles, calls=calls, coverage=None, repeats=repeats, **more)
 
 
 ONCE = Repeats(count=1, is_steady=True)
@@ -114,6 +114,27 @@ CASES = {
     "a script of unknown calls": script(function(None, 1)),
     "a script over its limit": script(function(40, 9, 9), limited=True),
 }
+
+
+def test_one_finding_for_a_function_that_never_settles():
+    """Over its limit in repeats of one call, and only there."""
+    codes = {name: {finding.code for finding in case.findings} for name, case in CASES.items()}
+    assert not [name for name, found in codes.items() if {"GD201", "GD217"} <= found]
+    assert "GD217" in codes["differs in every recompile"]
+    assert "GD201" in codes["calls that hit the limit"]
+    assert "GD201" in codes["a script over its limit"]
+    other = recompiled("1/1", change("text", "mode"), call=2, outcome="limit")
+    beside = run(
+        compiled(),
+        again(1, "self.seen", call=2),
+        compiled("1/0"),
+        other,
+        *NEVER,
+        calls=called(1, 1),
+        repeats=Repeats(count=4, is_steady=True),
+        frames=(FORWARD, frame(1, function="other", line=30)),
+    )
+    assert {"GD201", "GD217"} <= {finding.code for finding in beside.findings}
 
 
 def test_whether_a_program_stops_compiling(snapshot):
