@@ -845,6 +845,14 @@ class Recording(Fact):
         }
 
     @property
+    def config_in_force(self) -> dict[str, str]:
+        """Return torch config values, as Python prints them: those set for the run, and those that
+        the program set.
+        """
+        given = {name: repr(value) for name, value in self.target.config.items()}
+        return given | (self.config or {})
+
+    @property
     def is_foreign(self) -> bool:
         """Return whether graphdoctor didn't record the log."""
         return self.gap("foreign_log") is not None

@@ -21,6 +21,7 @@ from graphdoctor.rules.toolkit import (
     call_fix,
     code_fix,
     counted,
+    made_dynamic,
     names,
     quoted,
     setting,
@@ -542,6 +543,8 @@ class NumberArgument(RecompileRule, code="GD203"):
             )
         if group.is_within_call:
             return (WITHIN_CALL,)
+        if prevented := [*made_dynamic(group)]:
+            return prevented
         name = group.passed(change)
         # A branch on a tensor, or a size from one, would break the graph: the line that guards on
         # the number has to compute with it alone.

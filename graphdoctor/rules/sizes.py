@@ -26,6 +26,7 @@ from graphdoctor.rules.toolkit import (
     fits_dynamic,
     hidden_change_count,
     is_specialized,
+    made_dynamic,
     names,
     quoted,
     setting,
@@ -96,7 +97,7 @@ class SizeChange(RecompileRule, code="GD202"):
         if group.is_static:
             title = "Compile without dynamic=False: torch makes a size dynamic at its second value"
             return (call_fix(title, is_safe=True),)
-        return _size_fixes(group)
+        return [*made_dynamic(group)] or _size_fixes(group)
 
     def because(self, group: RecompileGroup) -> str:
         why = ", and dynamic=False compiles each size by itself"

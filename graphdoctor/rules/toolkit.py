@@ -316,6 +316,20 @@ def from_setting(chosen: Setting, title: str, source: str | None = None, **more:
     )
 
 
+def made_dynamic(group: RecompileGroup) -> Iterator[Fix]:
+    """Yield the settings of the program without which torch makes a size or a number dynamic at its
+    second value (``torch/_dynamo/variables/builder.py``, 2.13).
+    """
+    is_float = group.first.kind != "size" and "." in (group.first.old or "")
+    usual = {"specialize_float": False} if is_float else {"automatic_dynamic_shapes": True}
+    if not is_float and group.first.kind != "size":
+        usual["specialize_int"] = False
+    for name, value in usual.items():
+        if group.config.get(f"torch._dynamo.config.{name}") == repr(not value):
+            title = f"Leave `{name}` at {value}: torch then makes it dynamic at its second value"
+            yield setting(name, title, value=value, is_safe=True)
+
+
 def sources_setting(name: str, sources: list[str], title: str) -> Fix:
     """Set one of ``torch.compiler.config``'s lists of torch's sources, such as ``L['x']``, as a
     line that isn't tried.

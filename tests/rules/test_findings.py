@@ -305,6 +305,31 @@ def test_what_the_program_set_is_not_suggested(changed, name, value):
         assert (dotted in settings) == is_suggested
 
 
+@for_each(
+    "changed, name, value, is_named",
+    [
+        (change(), "automatic_dynamic_shapes", False, True),
+        (change("number", "n", "2", "3"), "automatic_dynamic_shapes", False, True),
+        (change("number", "n", "2", "3"), "specialize_int", True, True),
+        (change("number", "n", "2.5", "3.5"), "specialize_float", True, True),
+        (change("number", "n", "2.5", "3.5"), "specialize_int", True, False),
+        (change(), "specialize_int", True, False),
+        (change("number", "n", "2", "3"), "specialize_float", True, False),
+        (change("rank"), "automatic_dynamic_shapes", False, False),
+    ],
+)
+def test_a_setting_that_keeps_values_constant_is_named(changed, name, value, is_named):
+    facts, dotted = recompiled_for(changed), f"torch._dynamo.config.{name}"
+    of_run = facts.replace(target=facts.target.replace(config={dotted: value}))
+    for known in (facts.replace(config={dotted: repr(value)}), of_run):
+        (found,) = findings(known, "GD202", "GD203")
+        lines = [fix.snippet for fix in found.fixes]
+        assert (lines == [f"{dotted} = {not value}"]) == is_named
+        assert found.fixes
+    (found,) = findings(facts, "GD202", "GD203")
+    assert not any(name in (fix.snippet or "") for fix in found.fixes)
+
+
 LIMIT = "torch._dynamo.config.recompile_limit"
 
 

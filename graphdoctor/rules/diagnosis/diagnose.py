@@ -152,6 +152,7 @@ def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings
             if shape.compile_id in ids and shape.kind == "specialized" and shape.text
         )
         group.is_static = is_static
+        group.config = view.recording.config_in_force
         yield rule.finding_of(view, group)
 
 
@@ -209,10 +210,7 @@ def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list
     def is_for_one_line(fix: Fix) -> bool:
         return fix.setting is None or len(lines[fix.setting]) < 2
 
-    changed = {*_changed(view)}
-    recording = view.recording
-    in_force = {name: repr(value) for name, value in recording.target.config.items()}
-    in_force |= recording.config or {}
+    changed, in_force = {*_changed(view)}, view.recording.config_in_force
 
     def is_open(fix: Fix) -> bool:
         """Return whether the run doesn't contradict it and hasn't the setting in force."""

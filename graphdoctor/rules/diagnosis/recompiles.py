@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -98,6 +98,7 @@ class RecompileGroup:
             after a break.
         constants: What lines of the program made of symbolic sizes, in any of its compiles.
         is_static: Each call of ``torch.compile`` has ``dynamic=False``.
+        config: torch config values in force, by dotted name.
     """
 
     frame: Frame
@@ -108,6 +109,7 @@ class RecompileGroup:
     is_within_call: bool = False
     constants: tuple[ShapeEvent, ...] = ()
     is_static: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def first(self) -> GuardChange:
