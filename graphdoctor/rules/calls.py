@@ -218,7 +218,7 @@ class SkippedFunction(BreakRule, code="GD105"):
 
     ## Why it costs
     Dynamo ends the graph, calls the function in Python, and starts a new graph after it. In a loop,
-    a `try` or a `with`, it skips the whole function.
+    a `try` or most `with` blocks, it skips the whole function.
 
     ## Example
     ```python
@@ -356,7 +356,7 @@ class DisabledFunction(BreakRule, code="GD106"):
 
     ## Why it costs
     The graph ends before the call, and a new one starts after it. The function and everything it
-    calls run eagerly.
+    calls run eagerly; with `recursive=False`, what it calls is compiled by itself.
 
     ## Example
     ```python
@@ -431,8 +431,9 @@ class ExplicitGraphBreak(BreakRule, code="GD107"):
     torch.compile traces: your own call, or that of a library, which is then named.
 
     ## Why it costs
-    It splits the graph at that line. Each part has its own guards and is compiled and launched
-    separately.
+    `graph_break` splits the graph at that line. Each part has its own guards and is compiled and
+    launched separately. The others leave the lines of the function, or those after the call, to
+    eager mode; functions called there are compiled by themselves.
 
     ## Example
     ```python
@@ -576,7 +577,7 @@ class UnsupportedCall(BreakRule, code="GD109"):
 
     ## Why it costs
     Dynamo ends the graph, makes the call in Python, and starts a new graph after it. In a loop, a
-    `try` or a `with`, it skips the whole function.
+    `try` or most `with` blocks, it skips the whole function.
 
     ## Example
     ```python

@@ -501,7 +501,7 @@ class GuardOnChangingValue(RecordingRule, code="GD303"):
 
     ## Why it costs
     The function keeps recompiling, and torch first checks every cache entry in vain. After the
-    recompile limit, the function runs eagerly.
+    recompile limit, new values run eagerly.
 
     ## Example
     ```python
