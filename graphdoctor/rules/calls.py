@@ -53,8 +53,8 @@ class PrintOrLog(BreakRule, code="GD101"):
 
     ## Why it costs
     Output is a side effect, so torch can't put it in a graph. Dynamo ends the graph before the
-    call, runs the call in Python, and starts a new graph after it. In a loop, a `try` or most `with`
-    blocks, it skips the whole function.
+    call, runs the call in Python, and starts a new graph after it. In a loop, a `try` or most
+    `with` blocks, it skips the whole function.
 
     ## Example
     ```python
