@@ -186,7 +186,9 @@ class DataDependentBranch(BreakRule, code="GD102"):
                 )
             case "boolean":
                 choose = (
-                    "Choose the value with `torch.where`, or negate it with `torch.logical_not`"
+                    "Negate it with `torch.logical_not`"
+                    if condition.startswith("not ")
+                    else "Choose the value with `torch.where`"
                 )
                 yield rewritten(
                     site, branch.rewrite, "Use `&`, `|` and `~` on the tensors", otherwise=choose

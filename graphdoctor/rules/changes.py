@@ -11,6 +11,7 @@ from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.stack import parsed
 from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
 from graphdoctor.rules.toolkit import (
+    NO_VALUE_NEEDED,
     WITHIN_CALL,
     Findings,
     Fixes,
@@ -151,11 +152,17 @@ class StrideChange(RecompileRule, code="GD213"):
     PyTorch user guide, "Recompilation"; `torch/csrc/dynamo/guards.cpp`, 2.13 (`TENSOR_MATCH`).
     """
 
-    kinds = ("stride",)
+    kinds = ("stride", "relation")
+
+    def because(self, group: RecompileGroup) -> str:
+        if group.first.kind == "stride":
+            return group.changed
+        steps = group.steps(group.first.expression)
+        return f"the strides of {quoted(_with_strides(group.first))} changed: {steps}"
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        name = group.passed(group.first)
-        shown = name or group.first.expression.partition(".stride(")[0]
+        shown = _with_strides(group.first)
+        name = shown if group.passed(group.first) else None
         snippet, place = (
             (f"{name} = {name}.contiguous()", group.at_call("each_call", name))
             if name
@@ -163,6 +170,14 @@ class StrideChange(RecompileRule, code="GD213"):
         )
         title = f"Make {quoted(shown)} contiguous before the call"
         return (call_fix(title, snippet=snippet, place=place, is_safe=True),)
+
+
+def _with_strides(change: GuardChange) -> str:
+    """Return the first tensor whose strides a guard names; torch compiles strides of 0 and 1 on
+    their own.
+    """
+    before, _, _ = change.expression.partition(".stride(")
+    return re.split(r"[<>=%*+(]", before)[-1].strip()
 
 
 _NAMED = re.compile(r"`?[\w.|]+`? `?[\w.|]+`?")
@@ -304,6 +319,9 @@ class StructureChange(RecompileRule, code="GD215"):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         name = quoted(group.first.expression)
+        if group.frame.origin == "torch":
+            title = f"{_WARM_UP} of a few calls: torch's own code fills {name} as it runs"
+            return (call_fix(title, is_safe=True),)
         if group.first.kind in ("keys", "length", "type") and group.passed(group.first) is None:
             return (
                 call_fix(
@@ -535,7 +553,10 @@ class NumberArgument(RecompileRule, code="GD203"):
             what = f"`.{read[2]}()`" if read[1] else f"the call of `{read[2]}`"
             return (
                 setting(
-                    "capture_scalar_outputs", "Let torch keep the number in the graph", is_safe=True
+                    "capture_scalar_outputs",
+                    "Let torch keep the number in the graph",
+                    condition=NO_VALUE_NEEDED,
+                    is_safe=True,
                 ),
                 code_fix(
                     f"Keep the tensor: remove {what}", condition="if only tensor arithmetic uses it"

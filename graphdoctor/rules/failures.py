@@ -243,13 +243,15 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
                 if raised is not None:
                     title = f"Don't raise in `{raised[0]}`: torch calls it while it compiles"
                     fixes.insert(0, code_fix(title))
+            says = f"torch.compile itself failed here with {failure.type}"
+            if failure.type == "GuardOnDataDependentSymNode":
+                says = "this line needs a number that torch doesn't know while it traces"
             first = failure.message.strip().partition("\n")[0].strip()
             where = f"; `{raised[0]}` raised it ({raised[1]})" if raised is not None else ""
             yield self.finding(
                 view,
                 entry,
-                f"torch.compile itself failed here with {failure.type}: {first}".rstrip(": ")
-                + where,
+                f"{says}: {first}".rstrip(": ") + where,
                 [compile_],
                 torch_reason=failure.message or None,
                 user_stack=failure.stack,

@@ -707,7 +707,14 @@ class SkippedFrame(RecordingRule, code="GD111", severity="error"):
             where = next(_enclosing(site, stack, view), None)
             whole = [f"`{name}`" for name in effects.skipped_frames]
             names = " and ".join(
-                [*whole, *(f"the rest of `{name}`" for name in effects.rest_eager_frames)]
+                [
+                    *whole,
+                    *(
+                        f"the rest of `{name}`"
+                        for name in effects.rest_eager_frames
+                        if name not in effects.skipped_frames
+                    ),
+                ]
             )
             verb = "is" if len({*effects.eager_frames}) == 1 else "are"
             inside, related = "", []

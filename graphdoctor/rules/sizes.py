@@ -274,7 +274,9 @@ class SpecializedDim(RecompileRule, code="GD207"):
     kinds = ("relation",)
 
     def matches(self, change: GuardChange) -> bool:
-        return super().matches(change) or is_specialized(change)
+        # Strides have a rule of their own.
+        is_of_strides = ".stride(" in change.expression
+        return (super().matches(change) and not is_of_strides) or is_specialized(change)
 
     def because(self, group: RecompileGroup) -> str:
         change = group.first

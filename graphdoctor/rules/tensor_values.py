@@ -6,6 +6,7 @@ import ast
 
 from graphdoctor.rules.branches import without_value
 from graphdoctor.rules.toolkit import (
+    NO_VALUE_NEEDED,
     SORT_IN_GRAPH,
     BreakRule,
     BreakSite,
@@ -117,9 +118,11 @@ class ScalarRead(BreakRule, code="GD103"):
             is_captured = not isinstance(site.node, ast.Subscript)
         if is_captured and site.called != "bool" and not is_inside:
             title = "Let torch capture the read as a dynamic number"
-            condition = "if no branch, dict or list needs its value"
             yield setting(
-                "capture_scalar_outputs", title, "torch's hint for GB0124", condition=condition
+                "capture_scalar_outputs",
+                title,
+                "torch's hint for GB0124",
+                condition=NO_VALUE_NEEDED,
             )
 
 

@@ -246,6 +246,8 @@ def call_before(site: BreakSite, name: str) -> Fix:
     return code_fix(title, condition=condition)
 
 
+NO_VALUE_NEEDED = "if no branch, dict or list needs its value"
+"""When torch can capture a number that a program reads from a tensor."""
 OWN_FUNCTION = code_fix(
     "If the call must stay, move it into a small function under `@torch.compiler.disable`, called"
     " outside loops, `try` and `with`: that call breaks the graph, too, but torch resumes after it",

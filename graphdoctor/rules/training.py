@@ -72,7 +72,8 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
     """
 
     torch_ids = ("GB0123", "GB9186")
-    context = r"qualname: (?:Optimizer|LRScheduler|GradScaler)\."
+    # A schedule puts a function of its own around the optimizer's step, which torch skips.
+    context = r"qualname: (?:Optimizer|LRScheduler|GradScaler)\.|module: torch\.optim\."
     inside = "/torch/optim/"
     says = "torch doesn't put `{site.named}` in a graph, so the code around it is compiled in parts"
 
@@ -103,7 +104,9 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
             "Compile only the forward pass and the loss, and call this outside",
             condition="if that measures faster",
         )
-        is_other = site.in_context(r"qualname: (LRScheduler|GradScaler)\.")
+        is_other = site.in_context(
+            r"(qualname: (?:LRScheduler|GradScaler)\.|module: torch\.optim\.)"
+        )
         is_optimizer = not is_other and site.entry in site.stack
         if not is_traceable and name.endswith("step") and is_optimizer:
             title = f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`"

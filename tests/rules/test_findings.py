@@ -468,6 +468,51 @@ def test_a_dim_is_not_marked_where_another_keeps_the_recompile():
     assert fix.title.startswith("Move the compiles to a warm-up with each of these sizes")
 
 
+@for_each(
+    "expression, tensor",
+    [
+        ("2 <= x.stride(1)", "x"),
+        ("2 <= batch['x'].stride(1)", "batch['x']"),
+        ("x.stride(0) == x.shape[1]", "x"),
+        ("(4*x.stride(1)) == x.stride(0)", "x"),
+        ("x.stride(0) == y.stride(0)", "x"),
+        ("(x.stride(0) % 8) == 0", "x"),
+    ],
+)
+def test_strides_are_no_branch_of_the_program(expression, tensor):
+    """Strides of 0 and 1 are compiled by themselves, as sizes are; no line chose that."""
+    source = f"L{expression[5:].rpartition('.')[0]}" if "batch" in expression else "L['x']"
+    changed = change("relation", expression, "x.stride(1) = 4", "x.stride(1) = 0", source=source)
+    (found,) = findings(recompiled_for(changed))
+    assert (found.code, len(found.fixes)) == ("GD213", 1)
+    assert found.fixes[0].title == f"Make `{tensor}` contiguous before the call"
+    assert f"the strides of `{tensor}` changed: x.stride(1) = 4 → x.stride(1) = 0" in found.message
+
+
+@for_each("kind", ["text", "number", "length", "type", "keys", "value"])
+def test_nobody_can_change_what_pythons_own_functions_get(kind):
+    changed = change(kind, "args", "a", "b", source="L['args']")
+    library = frame().replace(origin="stdlib", file="/lib/python3.11/dataclasses.py")
+    facts = recording(compiles=(compiled(), recompiled("0/1", changed)), frames=(library,))
+    (found,) = findings(facts, "GD2")
+    assert [fix.title.partition(":")[0] for fix in found.fixes] == [
+        "Fix the graph break where Python calls it first"
+    ]
+    assert found.is_consequence
+
+
+@for_each("kind", ["keys", "length", "type", "attribute", "aliasing"])
+def test_what_torchs_own_code_fills_is_warmed_up(kind):
+    """The first step of an optimizer makes its state."""
+    changed = change(kind, "self.state[w]", "none", "'exp_avg'", source="L['self'].state")
+    step = frame(function="step").replace(origin="torch", file="/torch/optim/adam.py")
+    facts = recording(compiles=(compiled(), recompiled("0/1", changed)), frames=(step,))
+    (found,) = findings(facts, "GD2")
+    assert [fix.title.partition(" of ")[0] for fix in found.fixes] == [
+        "Move the compiles to a warm-up"
+    ]
+
+
 def of_rank(compile_, rank, frame_id=None):
     """The compile as the reader names that of another rank."""
     number = 10 * rank if frame_id is None else frame_id

@@ -349,3 +349,31 @@ def test_what_a_cached_property_locks_is_read_and_not_called():
     assert [advice(fix) for fix in rule_of(site).fixes(site)] == [
         "Read `self.mask` outside the compiled function"
     ]
+
+
+def test_what_the_program_needs_is_not_skipped_while_compiling():
+    """A step of an optimizer that is skipped trains nothing, and says nothing."""
+    sites = [
+        (cause["name"], site_of(cause)) for cause in CAUSES if cause["code"] in ("GD105", "GD112")
+    ]
+    skipping = [
+        (name, fix.condition)
+        for name, site in sites
+        for fix in rule_of(site).fixes(site)
+        if fix.title.startswith("Skip")
+    ]
+    assert len(skipping) >= 6
+    assert {condition for _, condition in skipping} == {"if nothing needs what it does"}
+    assert not [name for name, _ in skipping if name.startswith(("sched", "optstep"))]
+
+
+def test_a_truth_value_is_chosen_or_negated():
+    for pointed, wanted in (
+        ("x.sum() or x.mean()", "Choose the value with `torch.where`"),
+        ("x.sum() and x.mean()", "Choose the value with `torch.where`"),
+        ("not x.sum()", "Negate it with `torch.logical_not`"),
+    ):
+        line = f"y = ({pointed}) * x"
+        site = named("and", pointed, statement=line, line=line)
+        titles = [fix.title for fix in rule_of(site).fixes(site)]
+        assert wanted in titles, titles

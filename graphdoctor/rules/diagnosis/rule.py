@@ -41,6 +41,11 @@ WITHIN_CALL = Fix(
     kind="code",
 )
 
+_OF_PYTHON = Fix(
+    title="Fix the graph break where Python calls it first: otherwise torch traces it there",
+    kind="code",
+)
+
 
 def fingerprint(code: str, entry: StackEntry, root: Path, subject: str) -> str:
     """Return the fingerprint of a finding, 16 hexadecimal digits.
@@ -289,6 +294,8 @@ class RecompileRule(Rule):
         """Make the finding about a value, at the line that made torch guard on it."""
         is_within = group.is_within_call and self.is_about_calls
         fixes = (WITHIN_CALL,) if is_within else tuple(self.fixes(group))
+        if group.frame.origin == "stdlib":
+            fixes = (_OF_PYTHON,)
         reasons = (
             reason for event in group.events for reason in event.compiles[0].recompile_reasons[:1]
         )
@@ -298,7 +305,7 @@ class RecompileRule(Rule):
             line if line is not None and line.origin in PROGRAM_ORIGINS else group.frame.entry,
             self.message(group),
             group.compiles,
-            is_consequence=WITHIN_CALL in fixes,
+            is_consequence=not {WITHIN_CALL, _OF_PYTHON}.isdisjoint(fixes),
             count=sum(compile_.is_recompile for compile_ in group.compiles),
             related=group.call_sites(),
             torch_reason="\n".join(dict.fromkeys(reasons)) or None,
