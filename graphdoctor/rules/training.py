@@ -73,7 +73,10 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
 
     torch_ids = ("GB0123", "GB9186")
     # A schedule puts a function of its own around the optimizer's step, which torch skips.
-    context = r"qualname: (?:Optimizer|LRScheduler|GradScaler)\.|module: torch\.optim\."
+    context = (
+        r"qualname: (?:Optimizer|LRScheduler|GradScaler)\.|[/\\]torch[/\\]optim[/\\]"
+        r"|module: torch\.autograd, qualname: backward\b"
+    )
     inside = "/torch/optim/"
     says = "torch doesn't put `{site.named}` in a graph, so the code around it is compiled in parts"
 
@@ -104,9 +107,7 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
             "Compile only the forward pass and the loss, and call this outside",
             condition="if that measures faster",
         )
-        is_other = site.in_context(
-            r"(qualname: (?:LRScheduler|GradScaler)\.|module: torch\.optim\.)"
-        )
+        is_other = site.in_context(r"(qualname: GradScaler\.|[/\\]torch[/\\]optim[/\\])")
         is_optimizer = not is_other and site.entry in site.stack
         if not is_traceable and name.endswith("step") and is_optimizer:
             title = f"Compile the optimizer's step on its own: give `{name}` to `torch.compile`"
@@ -155,7 +156,10 @@ class RequiresGradChange(BreakRule, code="GD114"):
     gb_type = ".*requires_grad"
 
     def message(self, site: BreakSite) -> str:
-        return f"`{shortened(site.text)}` changes whether a tensor requires a gradient"
+        calls = filter(lambda node: isinstance(node, ast.Call), ast.walk(site.statement_node))
+        is_made = any(word.arg == "requires_grad" for call in calls for word in call.keywords)
+        what = "makes a tensor that requires" if is_made else "changes whether a tensor requires"
+        return f"`{shortened(site.text)}` {what} a gradient"
 
     def suggested(self, site: BreakSite) -> Fixes:
         if site.is_own_code:

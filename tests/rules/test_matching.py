@@ -367,6 +367,20 @@ def test_what_the_program_needs_is_not_skipped_while_compiling():
     assert not [name for name, _ in skipping if name.startswith(("sched", "optstep"))]
 
 
+def test_words_and_advice_fit_the_call():
+    site = named("token")
+    titles = [fix.title for fix in rule_of(site).fixes(site)]
+    assert titles[0].startswith("Call `secrets.token_hex` before")
+    assert not [title for title in titles if "nonstrict_trace" in title]
+    for name, what in (("reqgrad made", "makes a tensor that requires"), ("reqgrad", "changes")):
+        site = named(name)
+        assert what in rule_of(site).message(site)
+    for name in ("scheduled Adam", "scheduled own", "backward function", "sched"):
+        site = named(name)
+        titles = [fix.title for fix in rule_of(site).fixes(site)]
+        assert titles == ["Compile only the forward pass and the loss, and call this outside"]
+
+
 def test_a_truth_value_is_chosen_or_negated():
     for pointed, wanted in (
         ("x.sum() or x.mean()", "Choose the value with `torch.where`"),
