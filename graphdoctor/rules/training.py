@@ -156,8 +156,10 @@ class RequiresGradChange(BreakRule, code="GD114"):
     gb_type = ".*requires_grad"
 
     def message(self, site: BreakSite) -> str:
-        calls = filter(lambda node: isinstance(node, ast.Call), ast.walk(site.statement_node))
-        is_made = any(word.arg == "requires_grad" for call in calls for word in call.keywords)
+        is_made = any(
+            isinstance(node, ast.keyword) and node.arg == "requires_grad"
+            for node in ast.walk(site.statement_node or ast.Pass())
+        )
         what = "makes a tensor that requires" if is_made else "changes whether a tensor requires"
         return f"`{shortened(site.text)}` {what} a gradient"
 
