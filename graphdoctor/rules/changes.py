@@ -322,6 +322,11 @@ class StructureChange(RecompileRule, code="GD215"):
         if group.frame.origin == "torch":
             title = f"{_WARM_UP} of a few calls: torch's own code fills {name} as it runs"
             return (call_fix(title, is_safe=True),)
+        kept = re.search(r"with '(\w+)'", group.first.new or "")
+        if kept and group.first.expression.endswith(".__dict__"):
+            owner = group.first.expression.removesuffix(".__dict__")
+            title = f"Set `{owner}.{kept[1]}` before the first call, such as in `__init__`"
+            return (code_fix(title, is_safe=True),)
         if group.first.kind in ("keys", "length", "type") and group.passed(group.first) is None:
             return (
                 call_fix(

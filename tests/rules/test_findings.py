@@ -501,6 +501,18 @@ def test_nobody_can_change_what_pythons_own_functions_get(kind):
     assert found.is_consequence
 
 
+@for_each("kind", ["keys", "attribute"])
+def test_an_attribute_that_a_call_makes_is_set_before(kind):
+    """A class's own value becomes the object's at the first assignment."""
+    source = "L['self'].layer.__dict__"
+    for new, is_named in (("with 'step'", True), ("without 'step'", False)):
+        old = "without 'step'" if is_named else "with 'step'"
+        changed = change(kind, "self.layer.__dict__", old, new, source=source)
+        (found,) = findings(recompiled_for(changed), "GD215")
+        wanted = "Set `self.layer.step` before the first call, such as in `__init__`"
+        assert (found.fixes[0].title == wanted) == is_named
+
+
 @for_each("kind", ["keys", "length", "type", "attribute", "aliasing"])
 def test_what_torchs_own_code_fills_is_warmed_up(kind):
     """The first step of an optimizer makes its state."""

@@ -128,6 +128,19 @@ ANSWERS = {
 }
 
 
+def test_a_break_that_was_not_timed_only_may_hold_a_variant_back():
+    for code, call_us, words in (
+        ("GD101", None, "What may hold default back"),
+        ("GD111", None, "What may hold default back"),
+        ("GD101", 40.0, "What holds default back"),
+        ("GD201", None, "What holds default back"),
+        ("GD402", 90.0, "What holds default back"),
+    ):
+        held = finding(code, "here").replace(cost=call_us and Cost(call_us=call_us))
+        text = verdict((eager(), slow(held)), QUIET).text
+        assert words in text, (code, text)
+
+
 def test_what_times_results_and_findings_come_to(snapshot):
     found = {name: verdict(variants, QUIET) for name, variants in ANSWERS.items()}
     assert {name: (said.best, said.text) for name, said in found.items()} == snapshot
