@@ -270,6 +270,7 @@ def hostile() -> tuple[Recording, Picture]:
         sets=(GuardSet(compile_id="0/0", guard_count=1, kinds={bad: 1}, nodes=(guard,)),)
     )
     facts = facts.replace(
+        config={bad: LONG},
         evidence=filled(LogEvidence, bad),
         guards=guards,
         environment=Environment(python=bad, torch=bad, platform=LONG, device_name=bad),
@@ -335,5 +336,4 @@ def _hostile_picture(bad: str, file: str) -> Picture:
         ),
         lanes=(Lane(call_index=1, duration_us=100, is_profiled=True, segments=segments),),
         artifacts=(CompileArtifacts(compile_id=bad, counts={bad: 1}, size_bytes=1),),
-        config={bad: LONG},
     )
