@@ -187,7 +187,7 @@ class DataDependentBranch(BreakRule, code="GD102"):
             case "boolean":
                 choose = (
                     "Negate it with `torch.logical_not`"
-                    if condition.startswith("not ")
+                    if isinstance(site.node, ast.UnaryOp)
                     else "Choose the value with `torch.where`"
                 )
                 yield rewritten(
