@@ -322,8 +322,8 @@ class SkippedFunction(BreakRule, code="GD105"):
             yield call_before(site, name)
             # Python's and torch's own functions have no tensor code to wrap.
             root = (site.in_context(r"module: ([^,]+),") or "").partition(".")[0]
-            standard = {*sys.stdlib_module_names, "torch", "<unknown module>"}
-            is_standard = not standard.isdisjoint((root, name.partition(".")[0]))
+            is_standard = root in (*sys.stdlib_module_names, "torch", "<unknown module>")
+            is_standard |= name.partition(".")[0] in sys.stdlib_module_names
             if is_native and not is_standard:
                 title = (
                     f"If `{name}` computes tensors, wrap it with `torch.library.custom_op` and"
