@@ -171,7 +171,7 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
                 f"{quoted(name)} ({count})" for name, count in counts.most_common(_MAX_CAUSES)
             ]
             causes = f"; causes: {', '.join(filled)}" if filled else ""
-            name = (failure and failure.limit) or "recompile_limit"
+            name: LimitName = (failure and failure.limit) or "recompile_limit"
             yield self.finding(
                 view,
                 frame.entry,
