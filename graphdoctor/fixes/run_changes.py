@@ -4,6 +4,7 @@ aren't recorded.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -28,7 +29,7 @@ from graphdoctor.facts.trials import UntriedChange
 from graphdoctor.fixes.compile_call import FULLGRAPH
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
-from graphdoctor.rules.diagnosis.recompiles import can_be_dynamic, recompile_events
+from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.recompiles import RAISED
 from graphdoctor.trials.judge import Observed
@@ -118,9 +119,11 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
                 distinct.setdefault(value, (change, False))
     changes = list(distinct.values())
     fixes = RecompileFixes()
-    resized = {
-        change.expression for event in events for change in event.changes if can_be_dynamic(change)
-    }
+    # Dynamic code can have any size but 0 and 1, also where one of these comes between others.
+    dynamic_sizes: dict[str, set[str | None]] = defaultdict(set)
+    for change in (change for event in events for change in event.changes if change.kind == "size"):
+        dynamic_sizes[change.expression] |= {change.old, change.new} - {"0", "1"}
+    resized = {name for name, sizes in dynamic_sizes.items() if len(sizes) > 1}
     sizes = [
         change
         for change, is_argument in changes
@@ -143,7 +146,7 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
         elif change.kind not in _WARMED_UP and change not in sizes:
             reason = _UNTRIED.get(change.kind, "no remedy can be tried without editing source")
             if change.kind == "size" and change.expression not in resized:
-                reason = "torch compiles sizes 0 and 1 on their own, whatever is marked"
+                reason = "torch compiles sizes 0 and 1 on their own, unless they are unbacked"
             fixes.untried.append(UntriedChange(expression=change.expression, reason=reason))
     if changes:
         title = "Make each kind of call once before it counts"

@@ -142,7 +142,6 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
 
     def findings(self, view: RecordingView) -> Findings:
         command = command_line(view.recording.target, "recompiles", "--what-if")
-        what_if = "graphdoctor recompiles --what-if" if command is None else f"`{command}`"
         versions_of = grouped(
             (compile_.frame_id, compile_)
             for compile_ in view.recording.compiles
@@ -185,7 +184,7 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
                 hidden_change_count=hidden_change_count(events),
                 reasons=failure.chain if failure else (),
                 user_stack=versions[0].stack if versions else (),
-                fixes=(call_fix(_advice(events, what_if)), _raised(view.recording, name)),
+                fixes=(call_fix(_advice(events, command)), _raised(view.recording, name)),
             )
 
 
@@ -215,7 +214,7 @@ def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
             yield RecompileEvent(frame, (compile_,), (frame,))
 
 
-def _advice(events: Iterable[RecompileEvent], what_if: str) -> str:
+def _advice(events: Iterable[RecompileEvent], what_if: str | None) -> str:
     """Return what to do about the value that changes most often; the length of a list, say, can't
     be dynamic.
     """
@@ -223,7 +222,8 @@ def _advice(events: Iterable[RecompileEvent], what_if: str) -> str:
     for (kind, expression), _ in counts.most_common(1):
         if kind in _NEVER_DYNAMIC:
             return f"Keep {quoted(expression)} from changing: its own finding says how"
-    return f"Make the value that changes most often dynamic; {what_if} tries it"
+    tries = "" if what_if is None else f"; `{what_if}` tries it"
+    return f"Make the value that changes most often dynamic{tries}"
 
 
 class EagerStance(RecordingRule, code="GD219"):

@@ -70,7 +70,7 @@ def nearest_entry(entries: Sequence[ComparedEntry]) -> ComparedEntry:
     ]
 
     def distance(entry: ComparedEntry) -> int:
-        names = {change.source or change.expression for change in entry.changes}
+        names = {(change.source or change.expression, change.kind) for change in entry.changes}
         return len(names) + entry.hidden_count
 
     return min((last, *possible), key=distance)

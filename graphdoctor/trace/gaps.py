@@ -242,7 +242,7 @@ def _not_covered(function: WatchedFunction) -> str:
     calls = "its calls" if function.calls is None else f"its {counted(function.calls, 'call')}"
     return {
         "once": "it was called only once",
-        "compiling": f"each of {calls} that was watched compiled something",
+        "compiling": "every call of it that was watched compiled something",
         "raised": "the calls that were watched raised an exception",
         "profiler": "the program ran a profiler or a tracer, and only one can run at a time",
         "capture": "its calls were captured in a CUDA graph",

@@ -185,7 +185,8 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
         caused += [f"the rest of `{name}` runs eagerly" for name in effects.rest_eager_frames]
         for items, noun in (
             (effects.graphs, "graph"),
-            (effects.resume_functions, "resume function"),
+            # Compiled anew for another value, it's still the same one.
+            ({id_.rpartition("/")[0] for id_ in effects.resume_functions}, "resume function"),
         ):
             caused += [counted(len(items), noun)] if items else []
         ids = words.few_text(first.compile_ids, _MAX_COMPILE_IDS, between=" ")

@@ -252,7 +252,7 @@ def what_if_text(answer: WhatIf) -> str:
     joint = next((result for result in answer.better if result.score < least), None)
     together = f" Fixing {_addressed(joint)} together: {saved(joint)}." if joint else ""
     if best is None:
-        return f"No remedy for a single cause saves a compile.{together}"
+        return f"None of the remedies that were tried saves a compile by itself.{together}"
     if not answer.binding:
         alike = (result for result in singles if result.score == least)
         savings = "; ".join(f"{_addressed(result)}: {saved(result)}" for result in alike)

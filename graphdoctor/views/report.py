@@ -212,7 +212,8 @@ def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
         yield Figure("calls", calls, f"{_watched_calls(watch)} watched")
     elif summary.calls:
         failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
-        yield Figure("calls", str(summary.calls), failed, "bad" if failed else None, "calls")
+        note = join_texts(", ", failed, words.repeats_text(summary))
+        yield Figure("calls", str(summary.calls), note, "bad" if failed else None, "calls")
     if summary.graphs:
         yield Figure("graphs", str(summary.graphs), link="graphs")
     if summary.break_sites:

@@ -313,11 +313,13 @@ def other_gaps(diagnosis: Diagnosis) -> list[CaptureGap]:
 
 def calls_text(summary: Counts) -> str:
     """Count the calls, and what was added to them where that compiled something."""
-    calls = counted(summary.calls, "call")
+    return join_texts(", ", counted(summary.calls, "call"), repeats_text(summary))
+
+
+def repeats_text(summary: Counts) -> str | None:
+    """Say how often the last call was repeated where that compiled something; None elsewhere."""
     repeated = summary.steadiness.compiles_repeated if summary.steadiness else None
-    if not any(repeated or ()):
-        return calls
-    return f"{calls}, the last one repeated {times(len(repeated or ()))}"
+    return f"the last one repeated {times(len(repeated))}" if repeated and any(repeated) else None
 
 
 def coverage_text(summary: Counts) -> str:

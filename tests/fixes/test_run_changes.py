@@ -64,6 +64,9 @@ RECOMPILES: dict[str, RecompileFixes] = {
     ),
     "a size that changed to 1": found(TOKEN, sized("cache.shape[1]", "L['cache']"), parameters=("x", "cache")),
     "a size that changed to 1 and to another": of(twice(TOKEN, SIZE), ("x",)),
+    "a size that is 1 between two others": of(
+        twice(change(old="6", new="1"), change(old="1", new="7")), ("x",)
+    ),
     "an attribute of an argument": found(
         change("number", "options.scale", "1.0", "2.0", source="L['options'].scale"), parameters=("options",)
     ),

@@ -74,7 +74,7 @@ def warmed_up() -> Any:
         (
             [trial(None, 3), trial("a", 3), trial("b", 3), joined(trial("a", 2), trial("b", 2))],
             "a, , a, b",
-            "No remedy for a single cause saves a compile. Fixing `of a` and `of b` together: 3 compiles → 2.",
+            "None of the remedies that were tried saves a compile by itself. Fixing `of a` and `of b` together: 3 compiles → 2.",
         ),
         # One that leaves recompiles isn't either, though nothing that was tried saves more.
         (
@@ -98,7 +98,7 @@ def warmed_up() -> Any:
         (
             [trial(None, 8), trial("a", None)],
             ", a",
-            "No remedy for a single cause saves a compile.",
+            "None of the remedies that were tried saves a compile by itself.",
         ),
     ],
 )

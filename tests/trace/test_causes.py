@@ -34,6 +34,8 @@ TUPLE = change("xs", "a tuple", "a list", "type")
 INSIDE, BESIDE = (
     change(f"{name}[0].shape[0]", "4", "5", source=f"L['{name}'][0]") for name in ("xs", "xss")
 )
+DTYPE = change("x.dtype", "f64", "f32", "dtype")
+STRIDE = change("x.stride(0)", "4", "1", "stride")
 AT_LEAST = change(
     "2 <= x.shape[0]", "x.shape[0] = 4", "x.shape[0] = 7", "relation", "L['x'].size()[0]"
 )
@@ -48,6 +50,8 @@ AT_LEAST = change(
         ([size("x", "1", "9"), CACHE], [size("x", "3", "9"), size("x", "6", "9")], 1),
         # Another size of a tensor that changed in another dim did not change.
         ([size("x", "6", "7"), size("y", "2", "3", 0)], [size("x", "4", "8", 0)], 0),
+        # A tensor that differs in two ways is further off than one that differs in one of them.
+        ([DTYPE, STRIDE], [STRIDE], 1),
         # Inside a value that was replaced everything may have changed, but not beside it.
         ([TUPLE, FLAG], [INSIDE], 1),
         ([TUPLE, FLAG], [BESIDE], 0),

@@ -9,14 +9,15 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.counts import Coverage
+from graphdoctor.facts.counts import Coverage, Steadiness
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.parts import Cards, Section, View
-from graphdoctor.views.report import report_view
+from graphdoctor.views.report import figures, report_view
 from graphdoctor.views.terminal import write_view
 from tests.factories import (
     LOOP,
@@ -143,6 +144,23 @@ def test_the_verdict_is_repeated_where_it_has_scrolled_away(
         report_view(diagnosis), Console(file=buffer, width=100, height=height, color_system=None)
     )
     assert buffer.getvalue().count("100% of operations compiled") == times
+
+
+def test_a_resume_function_that_recompiled_is_one() -> None:
+    finding = diagnosed(many(1)).findings[0]
+    effects = finding.effects.replace(resume_functions=("2/0", "2/1", "2/2", "3/0"))
+    assert "2 resume functions" in on_terminal(
+        View(("model.py",), "report", (card_of([finding.replace(effects=effects)]),))
+    )
+
+
+def test_the_count_of_calls_says_that_the_last_was_repeated() -> None:
+    known = diagnosed(many(1))
+    for repeated, said in (((1, 0), True), ((0,), False), (None, False)):
+        steadiness = Steadiness(state="compiling", compiles_per_call=(1,), compiles_repeated=repeated)
+        summary = known.summary.replace(calls=1, steadiness=steadiness)
+        notes = [figure.note for figure in figures(known.replace(summary=summary))]
+        assert ("the last one repeated twice" in notes) is said
 
 
 def test_a_long_view_without_findings_points_to_none() -> None:

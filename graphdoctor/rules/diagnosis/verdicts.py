@@ -72,7 +72,9 @@ def fixes_with(
     # Each fix as it was tried last: one that is taken back can be tried again beside others. A
     # finding can have only fixes that were tried together with other verified fixes.
     latest: dict[object, TriedFix] = {}
-    for trial in [fix for fix in for_finding if fix.is_on_untouched] or for_finding:
+    for trial in [
+        fix for fix in for_finding if fix.is_on_untouched or fix.is_applied
+    ] or for_finding:
         key = trial.title, trial.snippet, trial.diff
         if key not in latest or not latest[key].is_applied:
             latest[key] = trial

@@ -98,7 +98,11 @@ def test_verified_fixes_come_first_and_failed_ones_last():
 def test_a_fix_tried_only_beside_others_still_shows():
     beside = tried(kind="call", snippet="b()", is_on_untouched=False)
     assert "b()" in codes(with_trials(beside).fixes)
-    assert "b()" not in codes(with_trials(beside, tried(kind="call", snippet="a()")).fixes)
+    alone = tried(kind="call", snippet="a()")
+    assert "b()" not in codes(with_trials(beside, alone).fixes)
+    # What is applied at the end is shown, whatever failed before.
+    applied = beside.replace(is_applied=True)
+    assert codes(with_trials(alone.replace(verdict="failed"), applied).fixes)[0] == "b()"
 
 
 def test_a_finding_that_all_verified_fixes_remove_is_mended():
