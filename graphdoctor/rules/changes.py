@@ -569,7 +569,8 @@ class NumberArgument(RecompileRule, code="GD203"):
             )
         if group.is_within_call:
             return (WITHIN_CALL,)
-        if prevented := [*made_dynamic(group)]:
+        # An item that it selects is compiled for it, dynamic or not.
+        if not _is_index(change) and (prevented := [*made_dynamic(group)]):
             return prevented
         name = group.passed(change)
         # A branch on a tensor, or a size from one, would break the graph: the line that guards on

@@ -94,9 +94,6 @@ class SizeChange(RecompileRule, code="GD202"):
             return (WITHIN_CALL if group.is_within_call else same,)
         if group.first.kind == "dynamic_marking":
             return (call_fix("Mark the same dims in each call, from the first on"),)
-        if group.is_static:
-            title = "Compile without dynamic=False: torch makes a size dynamic at its second value"
-            return (call_fix(title, is_safe=True),)
         return [*made_dynamic(group)] or _size_fixes(group)
 
     def because(self, group: RecompileGroup) -> str:

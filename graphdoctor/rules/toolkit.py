@@ -319,12 +319,19 @@ def from_setting(chosen: Setting, title: str, source: str | None = None, **more:
 
 
 def made_dynamic(group: RecompileGroup) -> Iterator[Fix]:
-    """Yield the settings of the program without which torch makes a size or a number dynamic at its
+    """Yield what the program sets without which torch makes a size or a number dynamic at its
     second value (``torch/_dynamo/variables/builder.py``, 2.13).
     """
-    is_float = group.first.kind != "size" and "." in (group.first.old or "")
+    is_size = group.first.kind == "size"
+    values = [{change.old, change.new} for changes in group.changes for change in changes]
+    # torch compiles a number of 0 or 1 for it.
+    if group.is_static and (is_size or not all(both & {"0", "1"} for both in values)):
+        what = "a size" if is_size else "a number"
+        title = f"Compile without dynamic=False: torch makes {what} dynamic at its second value"
+        yield call_fix(title, is_safe=True)
+    is_float = not is_size and "." in (group.first.old or "")
     usual = {"specialize_float": False} if is_float else {"automatic_dynamic_shapes": True}
-    if not is_float and group.first.kind != "size":
+    if not is_float and not is_size:
         usual["specialize_int"] = False
     for name, value in usual.items():
         if group.config.get(f"torch._dynamo.config.{name}") == repr(not value):

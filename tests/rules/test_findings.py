@@ -330,6 +330,38 @@ def test_a_setting_that_keeps_values_constant_is_named(changed, name, value, is_
     assert not any(name in (fix.snippet or "") for fix in found.fixes)
 
 
+@for_each(
+    "old, new, line, is_named",
+    [
+        ("2", "3", "y = x + n", True),
+        ("2.5", "3.5", "y = x + n", True),
+        ("-1", "7", "y = x * n", True),
+        # What torch compiles for each value, dynamic or not.
+        ("0", "1", "y = x + n", False),
+        ("1", "4", "y = x + n", False),
+        ("2", "3", "y = x + table[n]", False),
+    ],
+)
+def test_dynamic_false_keeps_numbers_constant(old, new, line, is_named):
+    changed = change("number", "n", old, new, source="L['n']")
+    facts = recompiled_for(changed.replace(guard_location=entry(12, line)))
+    for arguments in ({"dynamic": False}, {}):
+        target = facts.target.replace(compile_arguments=arguments)
+        (found,) = findings(facts.replace(target=target), "GD203")
+        says = found.fixes[0].title.startswith("Compile without dynamic=False")
+        assert says == (is_named and bool(arguments))
+
+
+def test_dynamic_false_is_named_for_a_number_that_begins_at_1():
+    steps = [("1", "2"), ("2", "3"), ("3", "4")]
+    changes = [change("number", "n", *step, source="L['n']") for step in steps]
+    again = (recompiled(f"0/{number}", step) for number, step in enumerate(changes, 1))
+    facts = recording(compiles=(compiled(), *again))
+    target = facts.target.replace(compile_arguments={"dynamic": False})
+    (found,) = findings(facts.replace(target=target), "GD203")
+    assert found.fixes[0].title.startswith("Compile without dynamic=False")
+
+
 LIMIT = "torch._dynamo.config.recompile_limit"
 
 
