@@ -19,6 +19,7 @@ from graphdoctor.rules.toolkit import (
     RecordingRule,
     RecordingView,
     call_fix,
+    can_be_dynamic,
     code_fix,
     config_fix,
     counted,
@@ -125,6 +126,10 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
             title = f"Keep `{size}` from becoming a constant on line {constant.line}: `{text}`"
             yield code_fix(title)
             return
+    if kept := _kept_static(group):
+        title = f"Remove what keeps {names(kept)} static, such as torch._dynamo.mark_static"
+        yield call_fix(title)
+        return
     passed = ((group.passed(change), dim) for change, dim in dims if dim is not None)
     marks = dict.fromkeys((name, dim) for name, dim in passed if name is not None)
     # The first call had these values if its cache entry guards on them. What later calls pass
@@ -157,6 +162,22 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
             " dynamic"
         )
         yield call_fix(title, is_safe=True)
+
+
+def _kept_static(group: RecompileGroup) -> list[str]:
+    """Return the sizes whose third value the compile for the second refused: torch makes these
+    dynamic by then, unless something keeps them static (``torch/_dynamo/variables/builder.py``,
+    2.13).
+    """
+    seen: dict[str | None, set[str]] = {}
+    kept: dict[str, None] = {}
+    for event, changes in zip(group.events, group.changes, strict=True):
+        cause = event.compiles[0].cause
+        sizes = [change.expression for change in changes if can_be_dynamic(change)]
+        of_nearest = seen.get(cause.nearest, set()) if cause is not None else set()
+        kept |= dict.fromkeys(size for size in sizes if size in of_nearest)
+        seen[event.compiles[0].compile_id] = set(sizes)
+    return [*kept]
 
 
 def _argument(change: GuardChange) -> str | None:

@@ -362,6 +362,38 @@ def test_dynamic_false_is_named_for_a_number_that_begins_at_1():
     assert found.fixes[0].title.startswith("Compile without dynamic=False")
 
 
+def resized(*steps, source="L['x']"):
+    """Recompiles for a size, each named by the entry that it is compared with."""
+    again = []
+    for number, (nearest, old, new) in enumerate(steps, 1):
+        made = recompiled(f"0/{number}", change("size", "x.shape[0]", old, new, source=source))
+        again.append(made.replace(cause=made.cause.replace(nearest=nearest)))
+    return recording(compiles=(compiled("0/0"), *again))
+
+
+@for_each(
+    "steps, is_static",
+    [
+        ([("0/0", "5", "3"), ("0/1", "3", "7")], True),
+        ([("0/0", "5", "3"), ("0/0", "5", "7"), ("0/1", "3", "9")], True),
+        ([("0/0", "5", "3")], False),
+        # The entry for a second size isn't what refused the third.
+        ([("0/0", "5", "3"), ("0/0", "5", "7")], False),
+        # Sizes 0 and 1 are compiled by themselves.
+        ([("0/0", "5", "1"), ("0/1", "1", "7")], False),
+        ([("0/0", "5", "1"), ("0/0", "5", "7")], False),
+    ],
+)
+def test_a_size_that_stays_static_is_not_marked(steps, is_static):
+    """torch makes a dim dynamic at its second size, unless the program keeps it static: then
+    neither a mark nor a setting does."""
+    for source in ("L['x']", "L['batch']['x']"):
+        (found,) = findings(resized(*steps, source=source), "GD202")
+        titles = [fix.title for fix in found.fixes]
+        wanted = ["Remove what keeps `x.shape[0]` static, such as torch._dynamo.mark_static"]
+        assert (titles == wanted) == is_static, titles
+
+
 LIMIT = "torch._dynamo.config.recompile_limit"
 
 

@@ -157,7 +157,9 @@ def test_a_resume_function_that_recompiled_is_one() -> None:
 def test_the_count_of_calls_says_that_the_last_was_repeated() -> None:
     known = diagnosed(many(1))
     for repeated, said in (((1, 0), True), ((0,), False), (None, False)):
-        steadiness = Steadiness(state="compiling", compiles_per_call=(1,), compiles_repeated=repeated)
+        steadiness = Steadiness(
+            state="compiling", compiles_per_call=(1,), compiles_repeated=repeated
+        )
         summary = known.summary.replace(calls=1, steadiness=steadiness)
         notes = [figure.note for figure in figures(known.replace(summary=summary))]
         assert ("the last one repeated twice" in notes) is said
