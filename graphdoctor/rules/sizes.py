@@ -153,9 +153,10 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
     if tensors and not marks:
         title = (
             f"Name {names(dict.fromkeys(tensors))} in `torch.compiler.config.dynamic_sources`, so"
-            " that torch makes"
+            " that torch makes sizes dynamic"
         )
-        yield config_fix(f"{title} sizes dynamic", "torch/compiler/config.py, 2.13", is_safe=True)
+        named = dict.fromkeys(change.source or "" for change in changes if _argument(change))
+        yield sources_setting("dynamic_sources", [*named], title)
     elif not marks:
         title = (
             "Move the compiles to a warm-up with two of these sizes: torch then makes the size"

@@ -394,6 +394,28 @@ def test_a_size_that_stays_static_is_not_marked(steps, is_static):
         assert (titles == wanted) == is_static, titles
 
 
+@for_each(
+    "source, value",
+    [
+        ("L['x']", "L['x']"),
+        ("L['batch']['ids']", "L['batch']['ids']"),
+        ("L['parts'][0]", "L['parts'][0]"),
+        # The source as torch names it, whatever the caller calls it.
+        ("L['kwargs']['x']", "L['kwargs']['x']"),
+    ],
+)
+def test_sources_are_named_by_the_line_that_sets_them(source, value):
+    """One line does for all findings that need it."""
+    changed = change("size", "x.shape[0]", source=source)
+    facts = recording(compiles=(compiled("0/0"), recompiled("0/1", changed)))
+    called = frame().replace(resumes_at=3)
+    (found,) = findings(facts.replace(frames=(called,)), "GD202")
+    (fix,) = found.fixes
+    assert fix.snippet == f'torch.compiler.config.dynamic_sources = "{value}"'
+    assert (fix.kind, fix.is_safe, fix.setting) == ("config", True, None)
+    assert fix.title.startswith("Name ")
+
+
 LIMIT = "torch._dynamo.config.recompile_limit"
 
 
