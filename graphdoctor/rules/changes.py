@@ -113,7 +113,11 @@ class ModeFlip(RecompileRule, code="GD212"):
     is_about_calls = True
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        both, same = _HOW[group.first.kind]
+        kinds = dict.fromkeys(change.kind for changes in group.changes for change in changes)
+        hows, sames = zip(*(_HOW[kind] for kind in kinds), strict=True)
+        both = hows[0] if len(kinds) == 1 else "in each combination of these that occurs"
+        # Each alone leaves the recompile to the others.
+        same = ", and ".join([sames[0], *(f"{text[0].lower()}{text[1:]}" for text in sames[1:])])
         warm_up = call_fix(f"{_WARM_UP}: call it once {both}", is_safe=True)
         return (warm_up, call_fix(same))
 

@@ -416,6 +416,32 @@ def test_sources_are_named_by_the_line_that_sets_them(source, value):
     assert fix.title.startswith("Name ")
 
 
+GRAD = change("grad_mode", "grad mode", "on", "off", source=None)
+EVAL = change("training", "net[1].training", "True", "False", source="L['self']")
+FLOAT = change("dtype", "x.dtype", "f32", "f64")
+
+
+@for_each(
+    "changes, how, is_partial",
+    [
+        ([GRAD], "with and once without `torch.no_grad()`", False),
+        ([EVAL], "in train and once in eval mode", False),
+        ([GRAD, EVAL], "in each combination of these that occurs", True),
+        ([EVAL, change("autocast", "autocast", "on", "off", source=None)], "in each comb", True),
+        ([FLOAT, change("device", "x.device", "cpu", "cuda:0")], "in each comb", True),
+        ([FLOAT, change("dtype", "y.dtype", "f32", "f64", source="L['y']")], "with each dt", False),
+    ],
+)
+def test_modes_that_change_together_are_warmed_up_together(changes, how, is_partial):
+    """A call in train mode without a gradient warms up no validation."""
+    facts = recording(compiles=(compiled("0/0"), recompiled("0/1", *changes)))
+    (found,) = findings(facts, "GD212")
+    titles = [fix.title for fix in found.fixes]
+    assert titles[0].startswith(f"Move the compiles to a warm-up: call it once {how}")
+    assert len(titles) == 2
+    assert (", and " in titles[1]) == is_partial, titles
+
+
 LIMIT = "torch._dynamo.config.recompile_limit"
 
 
