@@ -593,6 +593,10 @@ class NumberArgument(RecompileRule, code="GD203"):
             )
             return (code_fix(title),)
         elsewhere = "where a branch, a size or a loop needs its value, a tensor breaks the graph"
+        # An item, or what the first call lacks, needn't be there in each call.
+        if "[" in name or not group.is_from_first:
+            title = f"Pass `{name}` as a tensor in each call that has it, if only tensor arithmetic"
+            return (call_fix(f"{title} uses it: {elsewhere}"),)
         title = f"Pass `{name}` as a tensor if only tensor arithmetic uses it: {elsewhere}"
         place = group.at_call("each_call", name)
         return (call_fix(title, snippet=f"{name} = torch.tensor({name})", place=place),)

@@ -132,11 +132,7 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
         return
     passed = ((group.passed(change), dim) for change, dim in dims if dim is not None)
     marks = dict.fromkeys((name, dim) for name, dim in passed if name is not None)
-    # The first call had these values if its cache entry guards on them. What later calls pass
-    # needn't be there in it: an argument can be None then.
-    causes = (event.compiles[0].cause for event in group.events)
-    is_first = any(cause is not None and (cause.nearest or "").endswith("/0") for cause in causes)
-    if marks and not is_first:
+    if marks and not group.is_from_first:
         sizes, when = names(change.expression for change in changes), "before each call in which"
         title = (
             f"Mark {sizes} as dynamic, with torch._dynamo.mark_dynamic, {when} the tensor exists"

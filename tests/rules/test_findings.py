@@ -3,6 +3,7 @@ errors."""
 
 from __future__ import annotations
 
+from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.recording import (
     BreakReason,
@@ -440,6 +441,32 @@ def test_modes_that_change_together_are_warmed_up_together(changes, how, is_part
     assert titles[0].startswith(f"Move the compiles to a warm-up: call it once {how}")
     assert len(titles) == 2
     assert (", and " in titles[1]) == is_partial, titles
+
+
+@for_each(
+    "source, nearest, line",
+    [
+        ("L['scale']", "0/0", "scale = torch.tensor(scale)"),
+        # An earlier call passed None, or nothing.
+        ("L['scale']", "0/2", None),
+        ("L['options']['gain']", "0/0", None),
+        ("L['options']['gain']", "0/2", None),
+        ("L['gains'][1]", "0/0", None),
+        ("L['gains'][1]", "0/1", None),
+    ],
+)
+def test_a_number_is_replaced_only_where_each_call_has_it(source, nearest, line):
+    name = expression(source)
+    facts = recompiled_for(change("number", name, "2.0", "3.0", source=source, line=None))
+    parameters = ("scale", "options", "gains")
+    facts = facts.replace(target=facts.target.replace(parameters=parameters))
+    first, again = facts.compiles
+    again = again.replace(cause=again.cause.replace(nearest=nearest))
+    (found,) = findings(facts.replace(compiles=(first, again)), "GD203")
+    (fix,) = found.fixes
+    assert fix.snippet == line
+    assert fix.title.startswith(f"Pass `{name}` as a tensor")
+    assert ("in each call that has it" in fix.title) == (line is None)
 
 
 LIMIT = "torch._dynamo.config.recompile_limit"

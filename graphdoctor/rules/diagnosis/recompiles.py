@@ -166,6 +166,15 @@ class RecompileGroup:
             note = f"called here in call {', '.join(numbers)}" if numbers else "called here"
             yield lines[0][0], note
 
+    @property
+    def is_from_first(self) -> bool:
+        """Return whether the first call had these values: its cache entry guards on them.
+
+        What later calls pass needn't be there in it: an argument can be None then.
+        """
+        causes = (event.compiles[0].cause for event in self.events)
+        return any(cause is not None and (cause.nearest or "").endswith("/0") for cause in causes)
+
     def passed(self, change: GuardChange) -> str | None:
         """Return the changed value's name in the target's own call, such as ``batch['ids']``; None
         if it isn't passed there.
