@@ -112,8 +112,9 @@ class DataDependentBranch(BreakRule, code="GD102"):
     operands)` to keep both in the graph. Replace `if bad: raise` with `assert ~bad, "why"`: torch
     keeps an assertion in the graph if it has one condition and its message is a constant.
 
-    If the condition reads only globals of the module, compute it outside the compiled function, and
-    pass it in: torch then compiles the branch that is taken, and recompiles when another one is. If
+    If the condition reads only globals of the module, compute `bool(condition)` outside the
+    compiled function, and pass that in: torch then compiles the branch that is taken, and
+    recompiles when another one is. A tensor that is passed in breaks the graph at the same line. If
     the condition changes often, `torch.where` needs no recompile.
 
     ## Fix safety
@@ -154,7 +155,7 @@ class DataDependentBranch(BreakRule, code="GD102"):
             return
         branch = _branch(site)
         condition = _condition(site, branch)
-        outside = f"Compute `{condition}` before calling the compiled function, and pass it in"
+        outside = _outside(branch, condition)
         is_of_module = branch.kind in ("if", "ternary", "boolean") and _is_of_module(site, branch)
         if is_of_module and not _is_of_numpy(site):
             yield code_fix(outside, condition="if it seldom changes")
@@ -235,6 +236,17 @@ class DataDependentBranch(BreakRule, code="GD102"):
                     when = None
                 yield rewritten(site, branch.rewrite, title, condition=when)
                 yield code_fix("Keep both branches in the graph with `torch.cond`")
+
+
+def _outside(branch: _Branch, condition: str) -> str:
+    """Say what to pass in for a condition: a tensor would break the graph at the same line.
+
+    Python's ``not`` gives no tensor, and what ``and`` and ``or`` give is a value of its own.
+    """
+    is_bool = isinstance(branch.condition, ast.UnaryOp) and isinstance(branch.condition.op, ast.Not)
+    is_whole = is_bool or branch.kind in ("boolean", "case")
+    answer = condition if is_whole else f"bool({condition})"
+    return f"Compute `{answer}` before calling the compiled function, and pass that in"
 
 
 def _is_of_numpy(site: BreakSite) -> bool:

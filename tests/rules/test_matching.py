@@ -381,6 +381,28 @@ def test_words_and_advice_fit_the_call():
         assert titles == ["Compile only the forward pass and the loss, and call this outside"]
 
 
+@for_each(
+    "statement, computed",
+    [
+        ("if BIAS.sum() > 0:\n    y = y + 1", "bool(BIAS.sum() > 0)"),
+        ("if BIAS.any():\n    y = y + 1", "bool(BIAS.any())"),
+        ("if BIAS.any() and BIAS.sum():\n    y = y + 1", "bool(BIAS.any() and BIAS.sum())"),
+        ("y = y if BIAS.sum() > 0 else -y", "bool(BIAS.sum() > 0)"),
+        ("if not BIAS.any():\n    y = y + 1", "not BIAS.any()"),
+        # The value of `or` isn't a truth value.
+        ("y = BIAS.sum() or BIAS.mean()", "BIAS.sum() or BIAS.mean()"),
+    ],
+)
+def test_a_condition_is_passed_in_as_a_truth_value(statement, computed):
+    """A tensor that is passed in breaks at the same line."""
+    site = branching(statement)
+    site = replace(site, context=site.context.replace(module_names=("BIAS",)))
+    titles = [fix.title for fix in rule_of(site).fixes(site)]
+    assert titles[0] == (
+        f"Compute `{computed}` before calling the compiled function, and pass that in"
+    )
+
+
 def test_a_truth_value_is_chosen_or_negated():
     for pointed, wanted in (
         ("x.sum() or x.mean()", "Choose the value with `torch.where`"),
