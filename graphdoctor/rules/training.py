@@ -98,9 +98,12 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
                 "Let torch trace the backward pass (`torch._dynamo.config.trace_autograd_ops ="
                 " True`), and detach "
             )
-            yield code_fix(f"{title}the loss right after it if it is used later", "torch's hints")
+            used = "if it is used later"
+            yield code_fix(f"{title}the loss right after it", "torch's hints", condition=used)
         if is_traceable:
-            yield setting("trace_autograd_ops", "Let torch trace the backward pass", "torch's hint")
+            unused = "if nothing uses the loss later" if site.cause.torch_id == "GB0123" else None
+            traced = "Let torch trace the backward pass"
+            yield setting("trace_autograd_ops", traced, "torch's hint", condition=unused)
         # The parts of a step can be faster than its forward pass alone: it isn't known before it is
         # measured.
         yield code_fix(

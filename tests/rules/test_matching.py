@@ -161,9 +161,9 @@ def test_a_backward_pass_is_moved_out_only_if_that_pays():
     assert [advice(fix) for fix in rule_of(site).fixes(site)] == [
         (
             "Let torch trace the backward pass (`torch._dynamo.config.trace_autograd_ops = True`), and detach the loss "
-            "right after it if it is used later"
+            "right after it, if it is used later"
         ),
-        "Let torch trace the backward pass",
+        "Let torch trace the backward pass, if nothing uses the loss later",
         "Compile only the forward pass and the loss, and call this outside, if that measures faster",
     ]
 
@@ -401,6 +401,16 @@ def test_a_condition_is_passed_in_as_a_truth_value(statement, computed):
     assert titles[0] == (
         f"Compute `{computed}` before calling the compiled function, and pass that in"
     )
+
+
+def test_a_setting_is_not_said_twice_of_one_break():
+    """With the loss detached after it, and alone, each for another program."""
+    detached, alone, _ = rule_of(site := named("backward")).fixes(site)
+    assert {"later" in (fix.condition or "") for fix in (detached, alone)} == {True}
+    assert detached.condition != alone.condition
+    alone, *_ = rule_of(site := named("autograd grad")).fixes(site)
+    assert alone.setting is not None
+    assert alone.condition is None
 
 
 def test_a_truth_value_is_chosen_or_negated():
