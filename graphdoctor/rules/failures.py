@@ -639,16 +639,21 @@ class ExportType(BreakRule, code="GD601", severity="error"):
         return f"torch.export can't take {' or '.join(names) or 'an argument or a result'} apart"
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        classes = site.records[0].classes
+        of_numpy = [known for known in classes if known.module.partition(".")[0] == "numpy"]
+        tensors = "Pass and return tensors in place of NumPy's arrays: `torch.as_tensor` makes one"
+        arrays = (call_fix(tensors),) if of_numpy else ()
+        if of_numpy and len(of_numpy) == len(classes):
+            return arrays
         registrations = (
-            _registration(known.module, known.name)
-            for known in site.records[0].classes
-            if known.is_dataclass
+            _registration(known.module, known.name) for known in classes if known.is_dataclass
         )
         title = (
             "Leave it out, put its tensors into a tuple, a list or a dict, or register the class"
             " with "
         )
-        return (*registrations, code_fix(f"{title}`torch.utils._pytree.register_pytree_node`"))
+        register = code_fix(f"{title}`torch.utils._pytree.register_pytree_node`")
+        return (*arrays, *registrations, register)
 
 
 def _registration(module: str, name: str) -> Fix:

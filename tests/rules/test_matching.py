@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.diagnosis import Effects
-from graphdoctor.facts.recording import BreakReason
+from graphdoctor.facts.recording import BreakReason, NamedClass
 from graphdoctor.facts.stack import Origin
 from graphdoctor.rules.calls import DisabledFunction
 from graphdoctor.rules.catalog import RULES
+from graphdoctor.rules.failures import ExportType
 from graphdoctor.rules.toolkit import BreakRule, BreakSite
 from graphdoctor.trace.breaks import topic_of
 from tests.each import for_each
@@ -411,6 +412,30 @@ def test_a_setting_is_not_said_twice_of_one_break():
     alone, *_ = rule_of(site := named("autograd grad")).fixes(site)
     assert alone.setting is not None
     assert alone.condition is None
+
+
+@for_each(
+    "classes, is_of_numpy, is_other",
+    [
+        ([("numpy", "ndarray")], True, False),
+        ([("numpy", "float32")], True, False),
+        ([("numpy.ma", "MaskedArray")], True, False),
+        ([("numpy.ma.core", "MaskedArray")], True, False),
+        ([("model", "Batch")], False, True),
+        ([("numpydoc", "ndarray")], False, True),
+        ([("numpy", "ndarray"), ("model", "Batch")], True, True),
+        ([], False, True),
+    ],
+)
+def test_an_export_takes_tensors_for_arrays(classes, is_of_numpy, is_other):
+    classes = tuple(NamedClass(name=name, module=module) for module, name in classes)
+    site = branching("return x")
+    (found,) = site.records
+    site = replace(site, records=(found.replace(topic="export_type", classes=classes),))
+    titles = [fix.title for fix in ExportType().fixes(site)]
+    wanted = "Pass and return tensors in place of NumPy's arrays: `torch.as_tensor` makes one"
+    assert (titles[:1] == [wanted]) == is_of_numpy
+    assert any("register_pytree_node" in title for title in titles) == is_other
 
 
 def test_a_truth_value_is_chosen_or_negated():
