@@ -429,9 +429,10 @@ class IteratorFromOutside(BreakRule, code="GD121"):
                 " of it"
             )
         elif site.called == "next":
-            yield code_fix(
-                f"Call `{site.shown}` before the compiled function, and pass the value in"
-            )
+            if site.is_own_code:
+                yield call_fix(
+                    f"Call `{site.shown}` before the compiled function, and pass the value in"
+                )
         else:
             yield code_fix(
                 "Pass a list or a tuple, or create the iterator inside the compiled function"

@@ -438,6 +438,14 @@ def test_an_export_takes_tensors_for_arrays(classes, is_of_numpy, is_other):
     assert any("register_pytree_node" in title for title in titles) == is_other
 
 
+def test_no_edit_of_a_line_is_looked_for_where_its_call_moves():
+    for statement, kind in (("x = next(batches)", "call"), ("for x in batches: y = y + x", "code")):
+        line = statement.partition(": ")[0]
+        cause = next(one for one in CAUSES if one["code"] == "GD121")
+        site = site_of(cause | {"statement": statement, "line": line, "inside": ()})
+        assert [fix.kind for fix in rule_of(site).fixes(site)] == [kind]
+
+
 def test_a_truth_value_is_chosen_or_negated():
     for pointed, wanted in (
         ("x.sum() or x.mean()", "Choose the value with `torch.where`"),
