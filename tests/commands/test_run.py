@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from graphdoctor.facts.picture import Picture
-from graphdoctor.trace.reader import read_recording
 from tests.conftest import CLEAN_TARGET, clean_environment, command_line, run_command
 
 pytestmark = pytest.mark.slow
@@ -197,13 +195,6 @@ def report(folder: Path, *args: object, is_forked: bool = True) -> dict[str, Any
 def logs(folder: Path) -> list[Path]:
     last = (folder / ".graphdoctor" / "last").read_text().strip()
     return sorted((folder / ".graphdoctor" / last / "trace").glob("*.log"))
-
-
-def picture(folder: Path) -> Picture:
-    last = (folder / ".graphdoctor" / "last").read_text().strip()
-    found = read_recording(folder / ".graphdoctor" / last, picture=True).picture
-    assert found is not None
-    return found
 
 
 def said(document: dict[str, Any]) -> str:
@@ -462,8 +453,8 @@ def test_a_reset_begins_new_ids(tmp_path):
         "torch._dynamo.config.recompile_limit = 5\n"
     )
     document = report(tmp_path, "script.py")
-    assert picture(tmp_path).config == {"torch._dynamo.config.recompile_limit": "5"}
 
+    assert document["recording"]["config"] == {"torch._dynamo.config.recompile_limit": "5"}
     assert [compile_["compile_id"] for compile_ in document["recording"]["compiles"]] == [
         "0/0",
         "reset1:0/0",
@@ -480,7 +471,7 @@ def test_a_killed_script_leaves_what_it_compiled_and_where(tmp_path):
     )
     document = report(tmp_path, "script.py")
 
-    assert picture(tmp_path).config is None
+    assert document["recording"]["config"] is None
     assert document["recording"]["is_partial"]
     assert document["findings"][0]["location"]["function"] == "Net.forward"
     assert document["recording"]["exit"]["reason"] == "killed"

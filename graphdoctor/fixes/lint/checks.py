@@ -150,8 +150,8 @@ _CALLS: dict[str, _Cause] = {
         " os.system os.urandom os.path.exists uuid.uuid4 subprocess.run subprocess.check_output"
         " subprocess.check_call pickle.dumps pickle.loads gc.collect random.choice random.gauss"
         " inspect.stack traceback.print_stack torch.save torch.load torch.manual_seed"
-        " torch.get_rng_state torch.set_num_threads torch.autograd.backward hashlib.md5"
-        " hashlib.sha256 tqdm.tqdm tqdm.trange tqdm.auto.tqdm",
+        " torch.get_rng_state torch.set_num_threads hashlib.md5 hashlib.sha256 tqdm.tqdm"
+        " tqdm.trange tqdm.auto.tqdm",
         "GD105",
         "GB0007",
         _SKIPPED,
@@ -169,6 +169,13 @@ _CALLS: dict[str, _Cause] = {
     ),
     **_named("datetime.datetime.now json.dumps json.loads", "GD109", "GB0156", _METHOD),
     **_named("numpy.interp numpy.save numpy.random.default_rng", "GD109", "GB0294", _NUMPY),
+    **_named(
+        "torch.autograd.backward",
+        "GD112",
+        "GB0007",
+        _SKIPPED,
+        "module: torch.autograd, qualname: backward,",
+    ),
     **_named(
         "torch.autograd.grad",
         "GD112",

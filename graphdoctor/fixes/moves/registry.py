@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from graphdoctor.fixes.moves import (
-    chosen,
     collect,
     copies,
     dense,
@@ -48,7 +47,6 @@ RECIPES: tuple[Recipe, ...] = (
     operators.one_hot_classes,
     operators.device_of_new_tensor,
     operators.index_listed_tensor,
-    chosen.call_all,
     copies.clone_instead_of_deepcopy,
     devices.create_on_device,
     move.without_progress_bar,
