@@ -386,7 +386,8 @@ class _Dense:
         """
         source = self._source
         named = [(name, node)]
-        for part in find(known(source.function_of(node)), Subscript) if self._index else ():
+        function = known(source.function_of(node), "the line isn't in a function")
+        for part in find(function, Subscript) if self._index else ():
             other = _set_to(source, part)
             is_alike = source.code(index_of(part) or part) in self._index
             if other is not None and is_alike and other.value not in self._wholes:

@@ -240,7 +240,9 @@ def _refuse_unset(
         decline_if(is_unset, f"`{source.code(target)}` may have no value if the branch isn't taken")
     if holds(target, SimpleString):
         text = source.code(target)
-        around = find(known(source.function_of(region[0])), Subscript)
+        around = find(
+            known(source.function_of(region[0]), "the line isn't in a function"), Subscript
+        )
         around = [part for part in around if source.code(part) == text]
         start = source.start(region[0])
         is_there = any(source.start(part) < start for part in around)
