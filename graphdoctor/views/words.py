@@ -211,6 +211,10 @@ def verdict(diagnosis: Diagnosis) -> tuple[str, Tone, Collection[str]]:
     plain = _plain_verdict(summary, is_partial=diagnosis.recording.is_partial)
     if empty is not None:
         plain = (empty.message, "warning")
+    failed_count = sum(item.outcome == "failed" for item in diagnosis.recording.compiles)
+    if plain is not None and plain[1] == "good" and failed_count:
+        # A script can catch what torch.compile raises, and go on.
+        plain = (f"{counted(failed_count, 'compile')} failed.", "bad")
     if plain is not None:
         fields = {"recompiles"} if summary.frames_over_limit else {"recompiles", "eager_calls"}
         if summary.coverage == 0:

@@ -19,6 +19,7 @@ from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.parts import Cards, Section, View
 from graphdoctor.views.report import figures, report_view
 from graphdoctor.views.terminal import write_view
+from graphdoctor.views.words import verdict
 from tests.factories import (
     LOOP,
     PRINT,
@@ -152,6 +153,13 @@ def test_a_resume_function_that_recompiled_is_one() -> None:
     assert "2 resume functions" in on_terminal(
         View(("model.py",), "report", (card_of([finding.replace(effects=effects)]),))
     )
+
+
+def test_a_failed_compile_is_never_a_good_verdict() -> None:
+    good = recording(frames=(frame(),), compiles=(compiled(),), graphs=(graph(),))
+    assert verdict(diagnosed(good))[:2] == ("No graph breaks.", "good")
+    failed = good.replace(compiles=(compiled(), compiled("1/0", outcome="failed")))
+    assert verdict(diagnosed(failed))[:2] == ("1 compile failed.", "bad")
 
 
 def test_the_count_of_calls_says_that_the_last_was_repeated() -> None:
