@@ -20,7 +20,6 @@ from libcst import (
     For,
     FunctionDef,
     Index,
-    Integer,
     Name,
     Slice,
     Subscript,
@@ -71,6 +70,8 @@ class Ranks:
         self, source: SourceFile, function: FunctionDef, at: CSTNode, *, is_after: bool
     ) -> None:
         self._source, self._function = source, function
+        self._attributes = set[str]()
+        """Those whose ranks are being found."""
         end = source.position(at).end
         self._at = (end.line, end.column) if is_after else source.start(at)
 
@@ -88,13 +89,19 @@ class Ranks:
             case UnaryOperation(expression=inner):
                 return self.of(inner, before)
             case Subscript(value=base, slice=items):
-                return self.indexed(self.of(base, before), *items)
+                return self.indexed(self.of(base, before), *items, before=before)
             case Attribute():
                 values = self._source.bound_to(node)
                 if len(values) == 1 and self._is_number(values[0]):
                     return SCALAR
-                rank = self.of(values[0], before) if len(values) == 1 else UNKNOWN
-                return rank if rank[0] == "" else (self._source.code(node), 0)
+                code = self._source.code(node)
+                # What an attribute is set to may read it.
+                if len(values) != 1 or code in self._attributes:
+                    return code, 0
+                self._attributes.add(code)
+                rank = self.of(values[0], before)
+                self._attributes.remove(code)
+                return rank if rank[0] == "" else (code, 0)
             case Call():
                 return self._of_call(node, before)
         code = self._source.code(node) if node is not None else "?"
@@ -105,13 +112,15 @@ class Ranks:
         parameter = self._source.parameter(node) if isinstance(node, Name) else None
         return parameter is not None and isinstance(parameter.default, BaseNumber)
 
-    def indexed(self, rank: Rank, *items: SubscriptElement) -> Rank:
+    def indexed(
+        self, rank: Rank, *items: SubscriptElement, before: tuple[int, int] | None = None
+    ) -> Rank:
         """Return the rank of what some indices give."""
         for item in items:
             match item.slice:
                 case Index(value=Name(value="None")):
                     rank = shifted(rank, 1)
-                case Index(value=value) if isinstance(value, Integer) or self.of(value) == SCALAR:
+                case Index(value=value) if self.of(value, before) == SCALAR:
                     rank = shifted(rank, -1)
                 case Index(value=value) if self._source.code(value) != "...":
                     return UNKNOWN
