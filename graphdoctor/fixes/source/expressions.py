@@ -510,8 +510,13 @@ def refuse_unless_tensor(value: BaseExpression) -> None:
     refuse_effects(value)
 
 
-def _only_computes(source: SourceFile, name: str) -> bool:
-    """Check whether the functions of the file with a name do no more than return something."""
+def _only_computes(source: SourceFile, call: Call) -> bool:
+    """Check whether a call is of functions of the file, all of which only return something."""
+    match call.func:
+        case Name(value=name) | Attribute(value=Name("self"), attr=Name(value=name)):
+            pass
+        case _:
+            return False
     functions = [node for node in find(source.tree, FunctionDef) if node.name.value == name]
     for small in (small for node in functions for small in find(node.body, BaseSmallStatement)):
         is_set = isinstance(small, Assign) and all(
@@ -530,8 +535,8 @@ def refuse_effects(value: CSTNode, source: SourceFile | None = None) -> None:
     for node in walk(value):
         decline_if(isinstance(node, NamedExpr), "a value assigns a name")
         decline_if(isinstance(node, Await | Yield), "a branch awaits or yields")
-        is_effect = called(node) in _EFFECTS
-        is_effect = is_effect and not (source is not None and _only_computes(source, called(node)))
+        is_known = source is not None and isinstance(node, Call) and _only_computes(source, node)
+        is_effect = called(node) in _EFFECTS and not is_known
         decline_if(is_effect, f"`{called(node)}(…)` has a side effect")
         decline_if(
             draws_random(called(node) or ""),
