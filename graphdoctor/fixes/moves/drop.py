@@ -18,7 +18,9 @@ from libcst import (
     AssignTarget,
     Attribute,
     AugAssign,
+    BaseDict,
     BaseExpression,
+    BaseNumber,
     BaseSmallStatement,
     BaseStatement,
     BaseSuite,
@@ -214,8 +216,8 @@ def _without_exit(place: Place, choice: If, before: _Lines) -> Edit:
     at = block.body.index(choice) + 1
     rest = block.body[at:]
     # Whoever calls the function may not look at what it says, so no input shows that it's another.
-    says = {source.code(node) for node in _returned([choice, *rest]) if _is_fixed(node)}
-    decline_if(_is_fixed(number) and len(says) > 1, "the rest returns another answer")
+    is_another = number and any(_differs(source, number, other) for other in _returned(rest))
+    decline_if(bool(is_another), "the rest returns another answer")
     is_plain_break = holds(leaving, Break) and at > 1
     decline_if(not rest and not is_plain_break, "nothing comes after the `if`")
     removed: list[CSTNode] = [*before, choice]
@@ -245,10 +247,23 @@ def _returned(lines: _Lines) -> Iterator[BaseExpression]:
                 yield value
 
 
-def _is_fixed(node: CSTNode | None) -> bool:
-    """Check for ``True``, ``False``, and a text."""
-    is_name = isinstance(node, Name) and node.value in ("True", "False")
-    return is_name or isinstance(node, SimpleString)
+def _differs(source: SourceFile, value: BaseExpression, other: BaseExpression) -> bool:
+    """Check whether two values are certainly others: one is fixed, or an item at one place is."""
+    match value, other:
+        case Tuple(elements=items), Tuple(elements=others) if len(items) == len(others):
+            pairs = zip(items, others, strict=True)
+            return any(_differs(source, item.value, other.value) for item, other in pairs)
+    is_fixed, is_other_fixed = map(_is_fixed, (value, other))
+    is_held = isinstance(value if is_other_fixed else other, Tuple | List | BaseDict)
+    is_either = is_fixed or is_other_fixed
+    is_both = is_fixed and is_other_fixed
+    return (is_both and source.code(value) != source.code(other)) or (is_either and is_held)
+
+
+def _is_fixed(node: BaseExpression) -> bool:
+    """Check for ``None``, ``True``, ``False``, a number, and a text."""
+    is_name = isinstance(node, Name) and node.value in ("None", "True", "False")
+    return is_name or isinstance(node, SimpleString | BaseNumber)
 
 
 # A mask that is left out where it changes nothing.
