@@ -840,7 +840,7 @@ def _without_selection(place: Place, edit: Edit, selection: str) -> Edit:
     # Where nothing selects, what all turns add has the list's name.
     name, whole = re.split(r" = |\[", selection)[:2]
     content = re.sub(rf"\r?\n *{name} = {whole}(?=\r?\n)".encode(), b"", dense.content)
-    return replace(edit, content=content.replace(f"{whole} = ".encode(), f"{name} = ".encode()))
+    return replace(edit, content=re.sub(rf"\b{whole}(?= = )".encode(), name.encode(), content))
 
 
 @recipe("GD102", "GD103", "GD104", "GD110", "GD111", "GD119")
