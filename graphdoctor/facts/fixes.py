@@ -168,6 +168,7 @@ ReasonKind = Literal[
     "differs_without_fix",
     "zero_gradients",
     "redraws",
+    "redraws_own",
     "drops_lines",
     "not_kept",
     "exceptions",

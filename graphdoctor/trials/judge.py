@@ -17,7 +17,7 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.fixes import Reason, because
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit, Setting
-from graphdoctor.facts.trials import MESSAGES, Attacked, Comparison, Difference, ResultKind
+from graphdoctor.facts.trials import MESSAGES, TEXTS, Attacked, Comparison, Difference, ResultKind
 from graphdoctor.rules.diagnosed import diagnosis_of
 from graphdoctor.trials.launch.request import Measured
 from graphdoctor.trials.program import Program, RunChange
@@ -170,11 +170,15 @@ class Untouched:
         beside = replay.compared.get("untouched")
         beside_kinds = {item.kind for item in beside.differences} if beside else set()
         dropped, changed = list[Difference](), list[ResultKind]()
+        is_redrawn = attacked is not None and attacked.is_own_redrawn
+        redrawn = list[ResultKind]()
         for kind, difference in differences_of(recording).items():
             # Standard error holds messages of torch and its compilers, too.
             is_message = kind == "stderr" and "stderr" not in beside_kinds
-            is_redrawn = attacked is not None and attacked.is_own_redrawn
-            if self.covers(difference) or is_message or is_redrawn:
+            if self.covers(difference) or is_message:
+                continue
+            if is_redrawn and kind not in TEXTS:
+                redrawn.append(kind)
                 continue
             if self._is_dropped(difference):
                 if (expected or {}).get(kind) != difference:
@@ -192,6 +196,8 @@ class Untouched:
             notes.append(because("zero_gradients", *eager.zero_gradients))
         if attacked is not None and attacked.redrawn is not None:
             notes.append(because("redraws", attacked.redrawn.text))
+        elif redrawn:
+            notes.append(because("redraws_own"))
         if changed:
             first = self.compiled_differs[changed[0]]
             # An edit gives the same without torch.compile, or what the untouched program gives with

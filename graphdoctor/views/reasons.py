@@ -221,6 +221,7 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
         " gradient of 0 where they had none"
     ),
     "redraws": "more random numbers are drawn, so they are others when {}",
+    "redraws_own": "more random numbers are drawn, so they are others",
     "drops_lines": _dropped,
     "not_kept": "{} isn't kept",
     "exceptions": _exceptions,
