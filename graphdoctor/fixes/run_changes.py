@@ -4,7 +4,6 @@ aren't recorded.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -29,7 +28,7 @@ from graphdoctor.facts.trials import UntriedChange
 from graphdoctor.fixes.compile_call import FULLGRAPH
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
-from graphdoctor.rules.diagnosis.recompiles import recompile_events
+from graphdoctor.rules.diagnosis.recompiles import dynamic_sizes, recompile_events
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.recompiles import RAISED
 from graphdoctor.trials.judge import Observed
@@ -119,11 +118,8 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
                 distinct.setdefault(value, (change, False))
     changes = list(distinct.values())
     fixes = RecompileFixes()
-    # Dynamic code can have any size but 0 and 1, also where one of these comes between others.
-    dynamic_sizes: dict[str, set[str | None]] = defaultdict(set)
-    for change in (change for event in events for change in event.changes if change.kind == "size"):
-        dynamic_sizes[change.expression] |= {change.old, change.new} - {"0", "1"}
-    resized = {name for name, sizes in dynamic_sizes.items() if len(sizes) > 1}
+    sizes_of = dynamic_sizes(change for event in events for change in event.changes)
+    resized = {name for name, sizes in sizes_of.items() if len(sizes) > 1}
     sizes = [
         change
         for change, is_argument in changes

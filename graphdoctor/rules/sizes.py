@@ -24,6 +24,7 @@ from graphdoctor.rules.toolkit import (
     config_fix,
     counted,
     distinct_values,
+    dynamic_sizes,
     fits_dynamic,
     hidden_change_count,
     is_specialized,
@@ -109,7 +110,7 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
         for event, of_event in zip(group.events, group.changes, strict=True)
         for change in of_event
         if fits_dynamic(event)
-    ]
+    ] or _beside_ones(group)
     if not changes:
         title = (
             "Move the compiles to a warm-up with each of these sizes: torch compiles sizes 0 and 1"
@@ -159,6 +160,18 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
             " dynamic"
         )
         yield call_fix(title, is_safe=True)
+
+
+def _beside_ones(group: RecompileGroup) -> list[GuardChange]:
+    """Return the changes of a dim that is 0 or 1 between other sizes, of which a mark saves all
+    compiles but the first; none if another dim changes too, or the first call can't be marked.
+    """
+    changes = [change for event in group.events for change in event.changes]
+    sizes = dynamic_sizes(changes)
+    is_alone = len(sizes) == 1 and all(change.kind == "size" for change in changes)
+    if not is_alone or len(*sizes.values()) < 2 or changes[0].old in ("0", "1"):
+        return []
+    return changes
 
 
 def _kept_static(group: RecompileGroup) -> list[str]:

@@ -38,6 +38,7 @@ from graphdoctor.rules.diagnosis.recompiles import (
     RecompileEvent as RecompileEvent,
     RecompileGroup as RecompileGroup,
     can_be_dynamic as can_be_dynamic,
+    dynamic_sizes as dynamic_sizes,
     fits_dynamic as fits_dynamic,
     hidden_change_count as hidden_change_count,
     is_specialized as is_specialized,

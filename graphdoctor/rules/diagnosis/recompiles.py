@@ -347,6 +347,17 @@ def can_be_dynamic(change: GuardChange) -> bool:
     return change.kind == "size" and not {change.old, change.new} & {"0", "1"}
 
 
+def dynamic_sizes(changes: Iterable[GuardChange]) -> dict[str, set[str]]:
+    """Collect the sizes of each dim that changed which one dynamic graph can have, also where 0 or
+    1 comes between them.
+    """
+    sizes: dict[str, set[str]] = {}
+    for change in (change for change in changes if change.kind == "size"):
+        values = {value for value in (change.old, change.new) if value is not None}
+        sizes.setdefault(change.expression, set()).update(values - {"0", "1"})
+    return sizes
+
+
 def fits_dynamic(event: RecompileEvent) -> bool:
     """Return whether one graph of dynamic sizes would have fitted all the sizes of an event."""
     return all(can_be_dynamic(change) for change in event.changes if change.kind == "size")
