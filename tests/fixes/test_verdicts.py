@@ -9,7 +9,7 @@ from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.kernels import CudaGraphFunction, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.recording import BreakEffect, Recording
 from graphdoctor.facts.run import ProbeExit
-from graphdoctor.facts.trials import Comparison, Difference, MissingLines, Replay
+from graphdoctor.facts.trials import Attacked, Comparison, Difference, MissingLines, Replay
 from graphdoctor.fixes.patch import LineMap
 from graphdoctor.fixes.verdicts import Judgment, ProgramChange, reads_from
 from graphdoctor.trials.judge import Observed, Untouched
@@ -54,6 +54,28 @@ def judged(
     target = next(finding for finding in before.diagnosis.findings if finding.code == "GD101")
     change = ProgramChange(before, after, {Path(FILE): LineMap(BEFORE, text)}, ROOT)
     return change.judge(target, reference or Untouched(), contains=contains)
+
+
+@for_each(
+    "kind, change, verdict",
+    [
+        ("outputs", None, "verified"),
+        ("state", None, "verified"),
+        ("stdout", "fewer", "verified with loss"),
+        ("stdout", "other", "changes results"),
+        ("files", "other", "changes results"),
+    ],
+)
+def test_other_draws_excuse_results_and_are_said(kind: Any, change: Any, verdict: str) -> None:
+    compared = Comparison(kinds=(kind,), differences=(difference(kind, change=change),))
+    attacked = Attacked(count=9, is_edited=True, is_own_redrawn=True)
+    replay = Replay(compared={"eager": compared}, attacked=attacked)
+    facts = recording().replace(replay=replay)
+    said, reasons = Untouched().judge(facts)
+    assert said == verdict
+    assert any(reason.kind == "redraws_own" for reason in reasons) is (verdict == "verified")
+    plain = replay.replace(attacked=attacked.replace(is_own_redrawn=False))
+    assert Untouched().judge(facts.replace(replay=plain))[0] != "verified"
 
 
 CLAMPED = BEFORE.replace(b"    print(y)\n", b"    y = y.clamp(min=0)\n")
