@@ -31,7 +31,7 @@ from graphdoctor.rules.toolkit import (
 )
 
 _WARM_UP = "Move the compiles to a warm-up"
-_APART = "each by a `torch.compile` of its own, with `isolate_recompiles=True` (torch 2.13)"
+_APART = "each by a `torch.compile` of its own, with `isolate_recompiles=True` (since torch 2.13)"
 """Without it, all calls of ``torch.compile`` on one function share what was compiled
 (``torch/__init__.py``, 2.13)."""
 _EACH = "in each of these states"
