@@ -1,0 +1,176 @@
+"""The facts of ``accuracy``: whether compiled code computes what eager mode does, and where it
+first differs.
+
+``Located``, ``StaleValue`` and ``TracingBranch`` are found in the child, beside the replay that they
+are about; ``AccuracyReport`` is a JSON document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Literal
+
+from .base import Document, Fact
+from .bench import Correctness, Speedup, Stages
+from .recording import CaptureGap, Environment, TargetInfo
+from .run import Setting
+from .stack import StackEntry
+from .trials import Difference
+
+AccuracyVerdict = Literal["same bits", "rounding", "different", "unknown"]
+"""``same bits``: everything that was compared is eager mode's, bit by bit; ``rounding``: only
+rounding differs; ``different``: rounding can't explain it; ``unknown``: nobody can say, and the
+report says why."""
+
+Pass = Literal["forward", "backward"]
+
+
+class TensorAt(Fact):
+    """The element of a tensor that differs most."""
+
+    index: tuple[int, ...]
+    """Its index; empty for a tensor without dims."""
+    compiled: float
+    eager: float
+    exact: float | None = None
+    """The value in float64; None if the program doesn't run so."""
+    spacings: float | None = None
+    """How far apart the two are, in units of the spacing of the dtype's numbers at ``eager``; None
+    for NaN and infinity."""
+
+
+class Located(Fact):
+    """The first operation of a graph whose inputs agree and whose result doesn't."""
+
+    compile_id: str
+    """Compile of the graph, such as ``0/1``."""
+    call: int
+    """The first call, from 1, in which the graph gives something else."""
+    direction: Pass
+    """Whether its result or the gradient through it differs."""
+    operation: str
+    """The operation as the graph names it, such as ``torch.nn.functional.gelu``."""
+    location: StackEntry | None
+    """The line of the user's source that it comes from, for a gradient the forward line; None if
+    the graph doesn't say."""
+    inputs: tuple[str, ...] = ()
+    """Its tensors, such as ``f32[8, 128]``."""
+    output: str | None = None
+    """Its result, in the same form; None if it isn't a tensor."""
+    largest: float | None = None
+    """The largest absolute difference; None if shapes or dtypes differ, or one isn't finite."""
+    element: TensorAt | None = None
+    """Where that is; None if it isn't one element."""
+    is_alone: bool
+    """True if it is wrong when it is compiled alone, too, on the same inputs."""
+    together_with: tuple[str, ...] = ()
+    """Operations with which it has to be compiled to be wrong, the earliest first; empty if
+    ``is_alone``."""
+    node_count: int
+    """Operations of the graph."""
+    compile_count: int
+    """Compiles that finding it took."""
+    code: str | None = None
+    """What the backend generated for the smallest graph that is wrong; None if it isn't known."""
+
+
+class StaleValue(Fact):
+    """A value that changed between calls without a recompile, though the graph depends on it."""
+
+    expression: str | None
+    """The value in the user's words, such as ``self.scale``; None if it isn't known."""
+    before: str | None = None
+    """As the graph has it."""
+    after: str | None = None
+    """As the call that went wrong has it."""
+    call: int
+    """The first call, from 1, in which a fresh compile agrees and the graph that was reused
+    doesn't."""
+    compile_id: str | None = None
+    """The compile whose graph was reused; None if unknown."""
+    location: StackEntry | None = None
+    """The line at which the graphs differ."""
+    difference: Difference
+    """How the results differ."""
+
+
+class TracingBranch(Fact):
+    """A line that asks whether torch.compile is at work, so that compiled code may take another way
+    than eager mode.
+    """
+
+    location: StackEntry
+    asks: str
+    """What it calls, such as ``torch.compiler.is_compiling``."""
+    text: str
+    """The condition's source, shortened."""
+    eager: bool | None = None
+    """The condition's value in eager mode; None if it depends on more than the question."""
+    compiled: bool | None = None
+
+
+class Cure(Fact):
+    """A change that was tried: whether results agree with it, and what it costs."""
+
+    name: str
+    """What it changes, such as ``emulate_precision_casts = True`` or ``torch 2.14.1``."""
+    kind: Literal["setting", "argument", "part", "line", "torch", "draws"]
+    lines: tuple[str, ...] = ()
+    """Lines of Python to run before torch.compile, or the edit of a line as a diff."""
+    arguments: dict[str, object] = field(default_factory=dict)
+    settings: tuple[Setting, ...] = ()
+    is_right: bool
+    """True if results are eager mode's with it."""
+    reason: str | None = None
+    """Why not, a clause; None if they are."""
+    cost: Speedup | None = None
+    """How many times faster a call is with it than without; None if it wasn't timed."""
+
+
+class ComparedKind(Fact):
+    """What was compared of one kind, and how it came out."""
+
+    kind: str
+    """One of ``ResultKind``."""
+    verdict: AccuracyVerdict
+    count: int
+    """Values that were compared."""
+    variant: float | None = None
+    """Largest distance of a value from a run in float64, relative to its size; None if unknown."""
+    eager: float | None = None
+    """The same of eager mode."""
+
+
+class AccuracyReport(Document):
+    """The JSON document of ``graphdoctor accuracy``."""
+
+    environment: Environment
+    target: TargetInfo
+    text: str
+    """The answer in a sentence."""
+    verdict: AccuracyVerdict
+    reason: str | None = None
+    """Why nobody can say, a clause; None if the verdict isn't ``unknown``."""
+    call_count: int
+    """Calls that were compared."""
+    correctness: Correctness | None
+    kinds: tuple[ComparedKind, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    """The largest of each kind that rounding can't explain."""
+    draws_random: bool = False
+    """True if a call draws random numbers, so that eager mode's stream was used to compare."""
+    first_call: int | None = None
+    """The first call with another result; None if none has, or it isn't known."""
+    stages: Stages | None = None
+    located: Located | None = None
+    not_located: str | None = None
+    """Why no operation is named though results differ, a clause."""
+    stale: StaleValue | None = None
+    branches: tuple[TracingBranch, ...] = ()
+    """Lines that ask whether torch.compile is at work."""
+    is_branch_explained: bool | None = None
+    """True if results agree once eager mode takes the compiled branch; None if it wasn't tried."""
+    cures: tuple[Cure, ...] = ()
+    """What was tried, the smallest that helps first."""
+    is_interrupted: bool = False
+    gaps: tuple[CaptureGap, ...] = ()
