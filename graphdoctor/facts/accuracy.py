@@ -1,8 +1,8 @@
 """The facts of ``accuracy``: whether compiled code computes what eager mode does, and where it
 first differs.
 
-``Located``, ``StaleValue`` and ``TracingBranch`` are found in the child, beside the replay that they
-are about; ``AccuracyReport`` is a JSON document.
+``Located``, ``StaleValue`` and ``TracingBranch`` are found in the child, beside the replay that
+they are about; ``AccuracyReport`` is a JSON document.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ from graphdoctor.probe.wire import BENCH_FILE
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.rules.kernels import TensorFloatOff
 from graphdoctor.rules.recompiles import RecompileLimit
+from graphdoctor.studies.accuracy.stages import Subject, follow
 from graphdoctor.studies.bench.looks import Look, launched, reasons, with_counts
 from graphdoctor.studies.bench.side_by_side import SideBySide, Way
-from graphdoctor.studies.bench.stages import Subject, follow
 from graphdoctor.studies.bench.variants import Sizes, VariantSpec, name_of, variants_of
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup, last_events

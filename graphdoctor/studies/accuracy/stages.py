@@ -9,7 +9,8 @@ more, in the words of a setting if there is one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -224,9 +225,14 @@ def follow(
         # These stages have no mode and no options.
         return of.spec.backend, {**of.changes, "mode": None, "options": None}
 
-    following = _Following(subject, time.monotonic() + limit_s, on_phase)
+    following = Following(subject, time.monotonic() + limit_s, on_phase)
     same = before_backend(subject)
-    return following.run([stages for other, stages in followed if before_backend(other) == same])
+    known = [stages for other, stages in followed if before_backend(other) == same]
+    if (stages := following.as_followed(known)) is None:
+        following.find_stage()
+        following.find_parts()
+        stages = following.stages
+    return stages
 
 
 def stages_of(backend: str) -> tuple[str, ...]:
@@ -252,7 +258,7 @@ class _Tried:
 
 
 @dataclass
-class _Following:
+class Following:
     """The state of a search. ``stage``: the first that fails; ``chosen``: the fewest parts without
     which it is right so far.
     """
@@ -268,21 +274,31 @@ class _Following:
     workaround: Workaround | None = None
     note: str | None = None
 
-    def run(self, followed: Sequence[Stages]) -> Stages:
-        names = stages_of(self.subject.spec.backend)
-        try:
-            for stages in followed:
-                if (same := self._as_known(stages)) is not None:
-                    return same
+    def find_stage(self) -> str | None:
+        """Find the first stage that fails; None if none does, or the time was up."""
+        with self._within_time():
+            names = stages_of(self.subject.spec.backend)
             self.stage = next((name for name in names if not self._try(name).is_right), "")
+            if not self.stage:
+                self.note = "run once more, with torch's caches off, it was right"
+        return self.stage or None
+
+    def find_parts(self) -> None:
+        """Find the parts of that stage without which it is right."""
+        with self._within_time():
             if self.stage:
                 self._find_parts()
-            else:
-                self.note = "run once more, with torch's caches off, it was right"
-        except _OutOfTimeError:
-            runs = counted(len(self.results), "run")
-            self.note = f"stopped after {runs}: the time was up"
-        order = [*names, CROSSREF]
+
+    def as_followed(self, followed: Sequence[Stages]) -> Stages | None:
+        """Return the stages of another variant, if what helps there helps here, else None."""
+        with self._within_time():
+            return next(filter(None, map(self._as_known, followed)), None)
+        return None
+
+    @property
+    def stages(self) -> Stages:
+        """What was found so far."""
+        order = [*stages_of(self.subject.spec.backend), CROSSREF]
         return Stages(
             results=tuple(sorted(self.results, key=lambda result: order.index(result.name))),
             first=self.stage or None,
@@ -290,6 +306,14 @@ class _Following:
             workaround=self.workaround,
             note=self.note,
         )
+
+    @contextmanager
+    def _within_time(self) -> Iterator[None]:
+        try:
+            yield
+        except _OutOfTimeError:
+            runs = counted(len(self.results), "run")
+            self.note = f"stopped after {runs}: the time was up"
 
     def _as_known(self, known: Stages) -> Stages | None:
         """Return the stages of another variant, if what helps there helps here, else None."""

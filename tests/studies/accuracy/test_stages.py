@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.trials import CompilerPart, Replay
-from graphdoctor.studies.bench.stages import (
+from graphdoctor.studies.accuracy.stages import (
     CROSSREF,
     DECOMPOSED,
     INDUCTOR,

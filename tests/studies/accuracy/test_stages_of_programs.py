@@ -7,7 +7,7 @@ import pytest
 
 from graphdoctor.facts.bench import Workaround
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.bench.stages import CROSSREF, DECOMPOSED, INDUCTOR, Subject, follow
+from graphdoctor.studies.accuracy.stages import CROSSREF, DECOMPOSED, INDUCTOR, Subject, follow
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
