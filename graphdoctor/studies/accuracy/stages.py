@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -291,7 +291,7 @@ class Following:
 
     def as_followed(self, followed: Sequence[Stages]) -> Stages | None:
         """Return the stages of another variant, if what helps there helps here, else None."""
-        with self._within_time():
+        with suppress(_OutOfTimeError):
             return next(filter(None, map(self._as_known, followed)), None)
         return None
 
