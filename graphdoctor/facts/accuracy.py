@@ -12,6 +12,7 @@ from typing import Literal
 
 from .base import Document, Fact
 from .bench import Correctness, Speedup, Stages
+from .located import Located, NotLocated
 from .recording import CaptureGap, Environment, TargetInfo
 from .run import Setting
 from .stack import StackEntry
@@ -21,57 +22,6 @@ AccuracyVerdict = Literal["same bits", "rounding", "different", "unknown"]
 """``same bits``: everything that was compared is eager mode's, bit by bit; ``rounding``: only
 rounding differs; ``different``: rounding can't explain it; ``unknown``: nobody can say, and the
 report says why."""
-
-Pass = Literal["forward", "backward"]
-
-
-class TensorAt(Fact):
-    """The element of a tensor that differs most."""
-
-    index: tuple[int, ...]
-    """Its index; empty for a tensor without dims."""
-    compiled: float
-    eager: float
-    exact: float | None = None
-    """The value in float64; None if the program doesn't run so."""
-    spacings: float | None = None
-    """How far apart the two are, in units of the spacing of the dtype's numbers at ``eager``; None
-    for NaN and infinity."""
-
-
-class Located(Fact):
-    """The first operation of a graph whose inputs agree and whose result doesn't."""
-
-    compile_id: str
-    """Compile of the graph, such as ``0/1``."""
-    call: int
-    """The first call, from 1, in which the graph gives something else."""
-    direction: Pass
-    """Whether its result or the gradient through it differs."""
-    operation: str
-    """The operation as the graph names it, such as ``torch.nn.functional.gelu``."""
-    location: StackEntry | None
-    """The line of the user's source that it comes from, for a gradient the forward line; None if
-    the graph doesn't say."""
-    inputs: tuple[str, ...] = ()
-    """Its tensors, such as ``f32[8, 128]``."""
-    output: str | None = None
-    """Its result, in the same form; None if it isn't a tensor."""
-    largest: float | None = None
-    """The largest absolute difference; None if shapes or dtypes differ, or one isn't finite."""
-    element: TensorAt | None = None
-    """Where that is; None if it isn't one element."""
-    is_alone: bool
-    """True if it is wrong when it is compiled alone, too, on the same inputs."""
-    together_with: tuple[str, ...] = ()
-    """Operations with which it has to be compiled to be wrong, the earliest first; empty if
-    ``is_alone``."""
-    node_count: int
-    """Operations of the graph."""
-    compile_count: int
-    """Compiles that finding it took."""
-    code: str | None = None
-    """What the backend generated for the smallest graph that is wrong; None if it isn't known."""
 
 
 class StaleValue(Fact):
@@ -163,8 +113,7 @@ class AccuracyReport(Document):
     """The first call with another result; None if none has, or it isn't known."""
     stages: Stages | None = None
     located: Located | None = None
-    not_located: str | None = None
-    """Why no operation is named though results differ, a clause."""
+    not_located: NotLocated | None = None
     stale: StaleValue | None = None
     branches: tuple[TracingBranch, ...] = ()
     """Lines that ask whether torch.compile is at work."""

@@ -10,6 +10,8 @@ from typing import Literal
 from . import shared
 from .base import Fact
 from .guards import ChangeKind
+from .located import Located, NotLocated
+from .stack import StackEntry
 
 CompilerPartKind = Literal["decomposition", "pass", "lowering"]
 """Parts of the compiler that a replay can leave out by name: an operator's ``decomposition`` or
@@ -196,6 +198,11 @@ class Replay(Fact):
     lost: tuple[str, ...] = ()
     """Attributes of modules that the calls change, and that an exported program leaves as they
     are."""
+    located: Located | None = None
+    """The first operation that is wrong; None if nobody looked, or see ``not_located``."""
+    not_located: NotLocated | None = None
+    not_located_lines: tuple[StackEntry, ...] = ()
+    """The lines among which it is, in the order of the graph; empty if they aren't known."""
     steady_us: float | None = None
     """Only in older recordings."""
     parts: tuple[CompilerPart, ...] = ()

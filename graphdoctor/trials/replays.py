@@ -117,9 +117,11 @@ class Replays:
         is_cold: bool = False,
         attacks: str | None = None,
         redraws: bool = False,
+        locate_s: float | None = None,
     ) -> Recording:
         """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
-        this name chose, where ``redraws`` allows draws for more rows.
+        this name chose, where ``redraws`` allows draws for more rows. ``locate_s``: name the first
+        operation of a graph that is wrong, for so many seconds from the first call on.
         """
         folder, plan = self._planned(program, name)
         plan |= {
@@ -134,6 +136,8 @@ class Replays:
             folder_of = str(self._folder / attacks / _ATTACKS)
             edited = {"is_reference": attacks == name, "is_edited": bool(program.content)}
             plan["attacks"] = {"folder": folder_of, "redraws": redraws, **edited}
+        if locate_s is not None:
+            plan["locate"] = {"limit_s": locate_s}
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
         if is_cold:
