@@ -49,4 +49,6 @@ class WatchEvent(Fact):
     count: int = 1
     """Events that this one stands for, for ``lost``."""
     is_ok: bool = True
-    """False if the compile failed."""
+    """False if the compile failed, or was stopped by the lock."""
+    is_locked: bool = False
+    """True if it came after the watch was locked."""
