@@ -94,8 +94,7 @@ class Counts(Fact):
     skipped_frames: int
     """Distinct frames that torch skipped."""
     recompiles: int
-    """Compiles of a function that already had a cache entry, as torch counts them: also those that
-    ended with a skipped function, and the last one, that the recompile limit prevented."""
+    """Of these compiles, those of a function that already had a cache entry."""
     recompile_causes: int = 0
     """Distinct functions with distinct sets of changed values among the recompiles."""
     frames_over_limit: int

@@ -100,8 +100,8 @@ class Finding(Fact):
     """Its line, with the path to show and the qualified name of the function."""
     related: tuple[StackEntry, ...] = ()
     count: int
-    """Number of times it happened: graph-break records for a break, compiles for a recompile; 0 for
-    a finding of lint."""
+    """Number of times it happened: graph-break records for a break, recompiles for a value that
+    changed; 0 for a finding of lint."""
     changes: tuple[GuardChange, ...] = ()
     """All values that changed, for a finding about recompiles: the first change of each; empty for
     other findings."""

@@ -419,7 +419,7 @@ class Compile(Fact):
     """The call that caused it; None outside the user's calls."""
     outcome: CompileOutcome
     is_recompile: bool = False
-    """The function already had a cache entry."""
+    """The function already had a cache entry, also if nothing came of the compile."""
     recompile_reasons: tuple[str, ...] = ()
     """The first failed guard of each cache entry in torch's words, newest entry first."""
     attempts: int = 1
@@ -440,6 +440,13 @@ class Compile(Fact):
     """The call path to the frame, outermost first, including the frame itself."""
     cause: RecompileCause | None = None
     """Cause of the recompile; None for the first compile."""
+
+    @property
+    def has_recompiled(self) -> bool:
+        """Return whether it's a recompile that happened: not one that failed, that torch skipped,
+        or that the recompile limit refused.
+        """
+        return self.is_recompile and self.outcome == "compiled"
 
 
 class IgnoredCache(Fact):

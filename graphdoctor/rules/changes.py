@@ -837,9 +837,12 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
             view,
             frame.entry,
             f"`{frame.described}` recompiles in every call, even with the same arguments{why}{end}",
-            count=sum(
-                compile_.is_recompile and compile_.frame_id == frame.frame_id
-                for compile_ in view.recording.compiles
+            count=max(
+                1,
+                sum(
+                    compile_.has_recompiled and compile_.frame_id == frame.frame_id
+                    for compile_ in view.recording.compiles
+                ),
             ),
             changes=changes,
             # Values that aren't a number on a module have no fix of their own here.

@@ -150,14 +150,9 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
         text = f"{functions} {verb} over the recompile limit: new values run eagerly."
         yield Verdict(text, "bad")
     if summary.recompiles:
-        compiles = diagnosis.recording.compiles
-        prevented = sum(
-            compile_.is_recompile for compile_ in compiles if compile_.outcome == "limit"
-        )
-        stopped = f", {prevented} of them stopped by the limit" if prevented else ""
         causes = counted(summary.recompile_causes, "cause")
         recompiles = counted(summary.recompiles, "recompile")
-        yield Verdict(f"{recompiles} from {causes}{stopped}.", "warning")
+        yield Verdict(f"{recompiles} from {causes}.", "warning")
     elif not over and summary.compiles:
         yield Verdict("No recompiles.", "warning" if summary.eager_calls else "good")
     costs = [report.cost_s for report in diagnosis.recompiles if report.cost_s is not None]

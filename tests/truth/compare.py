@@ -166,7 +166,7 @@ class Bare:
             "break_records": self.break_records,
             "graphs": self.graphs,
             "compiles": self.compiles,
-            "recompiles": self.recompile_messages,
+            "recompiles": self.recompiles,
             "frames_over_limit": len(self.over_limit),
             "skipped_frames": len(self.skipped_frames),
         }

@@ -315,7 +315,7 @@ def _summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
     causes = {
         (event.frame.frame_id, frozenset(change.key for change in event.changes))
         for event in view.events
-        if event.compiles[0].is_recompile
+        if any(compile_.has_recompiled for compile_ in event.compiles)
     }
     compile_time_s = sum_of_known(compile_.duration_s for compile_ in compiles)
     return Counts(
@@ -326,7 +326,7 @@ def _summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
         break_sites=len({site.entry.at for site in view.sites}),
         break_records=sum(record.effect != "raised" for record in recording.breaks),
         skipped_frames=frame_count("skipped"),
-        recompiles=sum(compile_.is_recompile for compile_ in compiles),
+        recompiles=sum(compile_.has_recompiled for compile_ in compiles),
         recompile_causes=len(causes),
         frames_over_limit=frame_count("limit"),
         coverage=coverage.share if coverage else None,

@@ -127,13 +127,16 @@ class RecompileGroup:
         return sum(compile_.outcome == "compiled" for compile_ in self.compiles)
 
     def steps(self, name: str) -> str:
-        """Return a value in each event, ``4 → 6 → 7``; an empty string if no value is known.
+        """Return a value in each event, ``4 → 6 → 7``; an empty string if no value is known. Those
+        over the limit, which recompiled nothing, don't count.
 
         What an entry was compiled for can be of a call from long ago, so it only counts before the
         first event.
         """
         texts: list[str] = []
-        for change in (change for changes in self.changes for change in changes):
+        pairs = zip(self.events, self.changes, strict=True)
+        made = (changes for event, changes in pairs if not event.is_over_limit)
+        for change in (change for changes in made for change in changes):
             if change.expression == name:
                 before = change.old if not texts and change.previous is None else change.previous
                 texts += [text for text in (before, change.new) if text is not None]

@@ -279,8 +279,10 @@ class RecompileRule(Rule):
 
     def message(self, group: RecompileGroup) -> str:
         """Return the whole sentence: the function, how often it recompiled, and why."""
-        count = sum(event.compiles[0].is_recompile for event in group.events)
-        return f"`{group.frame.described}` recompiled {times(count)} because {self.because(group)}"
+        name, why = f"`{group.frame.described}`", self.because(group)
+        count = sum(event.compiles[0].has_recompiled for event in group.events)
+        done = f"recompiled {times(count)}" if count else "had to recompile, and couldn't,"
+        return f"{name} {done} because {why}"
 
     def because(self, group: RecompileGroup) -> str:
         """Return a clause: what changed, with its values."""
@@ -306,7 +308,7 @@ class RecompileRule(Rule):
             self.message(group),
             group.compiles,
             is_consequence=not {WITHIN_CALL, _OF_PYTHON}.isdisjoint(fixes),
-            count=sum(compile_.is_recompile for compile_ in group.compiles),
+            count=sum(compile_.has_recompiled for compile_ in group.compiles),
             related=group.call_sites(),
             torch_reason="\n".join(dict.fromkeys(reasons)) or None,
             user_stack=group.events[0].compiles[0].stack,

@@ -325,8 +325,7 @@ def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
 
 def _recompiles(before: Recording, after: Recording) -> tuple[str, bool]:
     old, new = (
-        sum(compile_.is_recompile and compile_.outcome == "compiled" for compile_ in run.compiles)
-        for run in (before, after)
+        sum(compile_.has_recompiled for compile_ in run.compiles) for run in (before, after)
     )
     if old == new:
         return (f"the same number of recompiles ({old})" if old else ""), True

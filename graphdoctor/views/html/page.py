@@ -192,9 +192,7 @@ class Page:
             """Return the worst that happened in a call; None if nothing did."""
             in_call = compiles.get(call_index, [])
             outcomes = {compile_.outcome for compile_ in in_call}
-            is_recompiled = any(
-                compile_.is_recompile and compile_.outcome == "compiled" for compile_ in in_call
-            )
+            is_recompiled = any(compile_.has_recompiled for compile_ in in_call)
             fell_back = (word for outcome, word in _FELL_BACK.items() if outcome in outcomes)
             return next(fell_back, "recompiled" if is_recompiled else None)
 

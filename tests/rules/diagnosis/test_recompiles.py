@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from graphdoctor.facts.guards import ChangeKind
-from graphdoctor.facts.recording import FailedCompile
+from graphdoctor.facts.recording import CompileOutcome, FailedCompile
 from graphdoctor.rules.diagnosis.recompiles import recompile_events
 from graphdoctor.rules.toolkit import WITHIN_CALL
 from tests.each import for_each
@@ -132,6 +132,17 @@ def test_computed_value_is_described_and_no_setting_names_it(kind):
                 snippets = [fix.snippet or "" for fix in finding.fixes]
                 named = [text for text in (*told[1:], *snippets) if "_sources" in text]
                 assert not [text for text in named if "value" in text or "stack" in text]
+
+
+@for_each("outcome", [name for name in get_args(CompileOutcome) if name != "compiled"])
+def test_a_compile_that_made_no_code_is_no_recompile(outcome):
+    compiles = (recompiled("0/1", STEP), recompiled("0/2", STEP, call=3, outcome=outcome))
+    both, none = diagnosed(facts_of(*compiles)), diagnosed(facts_of(*compiles[1:]))
+    assert (both.summary.recompiles, both.summary.recompile_causes) == (1, 1)
+    assert (none.summary.recompiles, none.summary.recompile_causes) == (0, 0)
+    finding = next(finding for finding in both.findings if "because" in finding.message)
+    assert "recompiled once because" in finding.message
+    assert finding.count == 1
 
 
 def hidden(compile_, count):
