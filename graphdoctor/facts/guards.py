@@ -36,6 +36,9 @@ class GuardNode(Fact):
     """Depth in torch's tree; the root's own guards are at 1."""
     location: StackEntry | None = None
     """The line that made torch guard on it; None if torch names none."""
+    lower_location: StackEntry | None = None
+    """Of a range such as ``2 <= x.shape[0] <= 7`` the line of its lower bound; None if torch names
+    none, and if it's the other's."""
     hint: str | None = None
     """torch's hint or note."""
     guard: str

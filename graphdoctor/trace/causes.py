@@ -188,6 +188,8 @@ def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileC
     """
     guard = take_apart(reasons[0])
     line = _entry(guard.line, place) or _entry(guard.place, place)
+    if guard.lower is not None and guard.lower != guard.place:
+        line = None  # which bound failed isn't printed
     changes = tuple(change.replace(guard_location=line) for change in changes_of(guard))
     return RecompileCause(
         nearest=guard.compile_id,
@@ -230,10 +232,20 @@ def _line(item: _Failed, place: PlaceReader) -> StackEntry | None:
     entry = place(*recorded) if recorded else None
     if item["leaf"] == "RELATION" or entry is None:
         for text in item.get("text") or ():
-            printed = _entry(take_apart(text).place, place)
+            guard = take_apart(text)
+            is_lower = guard.lower is not None and _is_below(guard.expression, item)
+            printed = _entry(guard.lower if is_lower else guard.place, place)
             if printed is not None and (printed.origin in ("user", "third_party") or entry is None):
                 return printed
     return entry
+
+
+def _is_below(expression: str, item: _Failed) -> bool:
+    """Return whether the new value is below a range such as ``2 <= L['x'].size()[0] <= 7``."""
+    lower, source, _ = expression.split(" <= ")
+    text = _text((item.get("sizes") or {}).get(source) or {}) or ""
+    numbers = _NUMBER.fullmatch(text), _NUMBER.fullmatch(lower)
+    return None not in numbers and float(text) < float(lower)
 
 
 def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:

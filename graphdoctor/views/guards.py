@@ -336,7 +336,8 @@ def _because(node: GuardNode) -> Inline:
     if (location := node.location) is None:
         return ""
     text = Span(f"  {location.text}", tone="dim") if location.text else ""
-    return (short_place(location), text)
+    lower = "" if node.lower_location is None else (short_place(node.lower_location), " and ")
+    return (lower, short_place(location), text)
 
 
 # Guards as a tree of arguments and modules, with repeated modules folded.

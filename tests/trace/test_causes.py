@@ -2,6 +2,7 @@
 values were."""
 
 from graphdoctor.facts.guards import GuardChange, RecompileCause
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.trace.causes import (
     ComparedEntry,
     also_changed,
@@ -216,3 +217,53 @@ def test_carried_values_current_value_has_no_torch_name(now, told):
         lambda _name: "it",
     ).changes
     assert (changed.expression, changed.old, changed.new) == ("2 <= it", told, told)
+
+
+RANGE = (
+    "4 <= L['x'].size()[0] <= 8  # if n > 3 and wide:  # /p/model.py:5 in f (torch.py:1 in g(a, b))"
+    " and if n < 9:  # /p/model.py:7 in f (torch.py:1 in g)"
+)
+SAME = RANGE.replace(":5 in", ":7 in").replace("if n > 3 and wide:", "if n < 9:")
+SPECIAL = (
+    "2 <= L['x'].size()[0] <= 8  # n = x.shape[0]  # /p/model.py:3 in f (user code shown is first"
+    " use of this value--the guard itself is not due user code but due to 0/1 specialization in the"
+    " framework; to avoid specialization try torch._dynamo.decorators.mark_unbacked(tensor, dim))"
+    " and if n < 9:  # /p/model.py:7 in f (torch.py:1 in g)"
+)
+OPEN = "4 <= L['x'].size()[0]  # if n > 3 and wide:  # /p/model.py:5 in f (torch.py:1 in g)"
+
+
+def placed(file, line, function):
+    return StackEntry(file=file, line=line, function=function, origin="user")
+
+
+@for_each(
+    "text, size, line",
+    [
+        (RANGE, "12", 7),
+        (RANGE, "2", 5),
+        (RANGE.replace("4 <=", "-4 <="), "-5", 5),
+        (RANGE.replace("<= 8", "<= 8.5"), "9.0", 7),
+        (SPECIAL, "1", 3),
+        (SPECIAL, "9", 7),
+        (OPEN, "2", 5),
+        (SAME, "2", 7),
+    ],
+)
+def test_a_merged_range_is_of_the_line_whose_bound_failed(text, size, line):
+    item = {
+        "leaf": "RELATION",
+        "source": "L['x'].size()[0]",
+        "text": [text],
+        "line": ["/p/model.py", 3, "f"],
+        "sizes": {"L['x'].size()[0]": {"text": size}},
+    }
+    record = {"entries": 1, "compared": [{"compile_id": "0/0", "failed": [item]}]}
+    (change,) = cause_of_record(record, placed).changes
+    assert change.guard_location.line == line
+
+
+@for_each("text, line", [(RANGE, None), (SPECIAL, None), (SAME, 7), (OPEN, 5)])
+def test_torchs_words_do_not_say_which_bound_of_a_range_failed(text, line):
+    (change,) = cause_of_reasons((f"0/0: {text}",), placed).changes
+    assert (change.guard_location and change.guard_location.line) == line

@@ -190,6 +190,9 @@ class GuardText:
     hint: str | None = None
     note: str | None = None
     stack: tuple[PrintedEntry, ...] = ()
+    lower: PrintedEntry | None = None
+    """Of a range such as ``2 <= L['n'] <= 7`` the line of its lower bound; ``place`` is that of the
+    upper one."""
 
     @property
     def line(self) -> PrintedEntry | None:
@@ -207,11 +210,32 @@ def take_apart(text: str) -> GuardText:
     start = compile_id.end() if compile_id else 0
     kind = _KIND.match(body, start)
     expression, comment, hint = _split(body[kind.end() if kind else start :])
+    lower, comment = _bounds(comment) if expression.count(" <= ") == 2 else (None, comment)
     place, note = _place(comment)
     entries = parse_stack(stack) if stack else ()
     return GuardText(
-        compile_id and compile_id[1], kind and kind[1], expression, place, hint, note, entries
+        compile_id and compile_id[1],
+        kind and kind[1],
+        expression,
+        place,
+        hint,
+        note,
+        entries,
+        lower,
     )
+
+
+def _bounds(comment: str) -> tuple[PrintedEntry | None, str]:
+    """Split the comment of a range, ``… and …``: the line of its lower bound, and the rest.
+
+    torch puts what several lines ask of a size into one guard
+    (``torch/fx/experimental/symbolic_shapes.py``, 2.13, ``produce_guards_verbose``).
+    """
+    for cut in re.finditer(" and ", comment):
+        lower, upper = comment[: cut.start()], comment[cut.end() :]
+        if _place(lower)[0] is not None and _place(upper)[0] is not None:
+            return _place(lower)[0], upper
+    return None, comment
 
 
 def _split(body: str) -> tuple[str, str, str | None]:

@@ -294,6 +294,7 @@ class _Words:
             is_module_internal=source is not None and self._is_module_internal(source),
             depth=guard.depth,
             location=self._places.entry(text.line),
+            lower_location=self._places.entry(text.lower if text.lower != text.place else None),
             hint=text.hint or text.note,
             guard=text.expression,
         )
