@@ -101,13 +101,6 @@ class Bare:
         return {(match[1], int(match[2])) for match in found if match}
 
     @property
-    def recompile_messages(self) -> int:
-        """Recompiles that torch printed, those that then failed among them."""
-        return sum(
-            text.startswith("Recompiling function") for _, text in self._log_lines("recompiles")
-        )
-
-    @property
     def over_limit(self) -> set[str]:
         """Functions that torch warned of."""
         return set(_LIMIT.findall(self.log))

@@ -200,11 +200,12 @@ def test_there_are_as_many_recompiles_as_torch_says(
     recorded: dict[str, Any], bare: tuple[str, dict[str, Any]]
 ) -> None:
     said = bare[0].count("Recompiling function")
-    assert (
-        sum(compile_["cause"] is not None for compile_ in recorded["recording"]["compiles"]) == said
-    )
-    assert recorded["summary"]["recompiles"] == said
-    assert bare[1]["summary"]["recompiles"] == said
+    caused = [item for item in recorded["recording"]["compiles"] if item["cause"] is not None]
+    assert len(caused) == said
+    # torch also logs those that ended without code.
+    made = sum(item["outcome"] == "compiled" for item in caused)
+    assert recorded["summary"]["recompiles"] == made < said
+    assert bare[1]["summary"]["recompiles"] == made
 
 
 def test_torchs_text_gives_the_same_kinds_with_a_notice(
