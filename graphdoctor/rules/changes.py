@@ -121,6 +121,9 @@ class ModeFlip(RecompileRule, code="GD212"):
         warm_up = call_fix(f"{_WARM_UP}: call it once {both}", is_safe=True)
         return (warm_up, call_fix(same))
 
+    def advice(self, group: RecompileGroup) -> tuple[object, ...]:
+        return ()  # it's for all that changed together
+
 
 class StrideChange(RecompileRule, code="GD213"):
     """A tensor whose strides differ between calls: transposed, sliced, or another memory format.
@@ -165,14 +168,13 @@ class StrideChange(RecompileRule, code="GD213"):
         return f"the strides of {quoted(_with_strides(group.first))} changed: {steps}"
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        shown = _with_strides(group.first)
-        name = shown if group.passed(group.first) else None
-        snippet, place = (
-            (f"{name} = {name}.contiguous()", group.at_call("each_call", name))
-            if name
-            else (None, None)
-        )
-        title = f"Make {quoted(shown)} contiguous before the call"
+        changes = [change for changes in group.changes for change in changes]
+        shown = dict.fromkeys(map(_with_strides, changes))
+        snippet = place = None
+        if all(map(group.passed, changes)):
+            snippet = "\n".join(f"{name} = {name}.contiguous()" for name in shown)
+            place = group.at_call("each_call", *shown)
+        title = f"Make {names(shown)} contiguous before the call"
         return (call_fix(title, snippet=snippet, place=place, is_safe=True),)
 
 
@@ -240,13 +242,11 @@ class ObjectIdentity(RecompileRule, code="GD214"):
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
         where = f" ({_base_name(change.new_place)})" if change.new_place else ""
-        title = (
-            f"Create {quoted(change.expression)} once, outside the loop that makes the calls{where}"
-        )
+        title = f"Create {names(group.names)} once, outside the loop that makes the calls{where}"
         if change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
             if group.is_within_call:
                 return (WITHIN_CALL,)
-            title = f"{_WARM_UP}: call it once with each value of {quoted(change.expression)}"
+            title = f"{_WARM_UP}: call it once with each value of {names(group.names)}"
         elif change.kind == "backend":
             title = "Pass the same backend callable to each torch.compile"
         return (code_fix(title),)
@@ -322,7 +322,7 @@ class StructureChange(RecompileRule, code="GD215"):
         )
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        name = quoted(group.first.expression)
+        name = names(group.names)
         if group.frame.origin == "torch":
             title = f"{_WARM_UP} of a few calls: torch's own code fills {name} as it runs"
             return (call_fix(title, is_safe=True),)
@@ -384,7 +384,7 @@ class ConstantArgument(RecompileRule, code="GD216"):
     is_about_calls = True
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        name = quoted(group.first.expression)
+        name = names(group.names)
         if (
             group.first.kind == "none"
             and group.first.old == "None"

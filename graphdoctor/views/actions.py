@@ -5,12 +5,13 @@ Comes in: the findings of a diagnosis. Goes out: actions, and the section that l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
-from graphdoctor.facts.fixes import LOSSY, VERIFIED, Fix, SnippetPlace
+from graphdoctor.facts.fixes import LOSSY, VERIFIED, Fix
 from graphdoctor.views import parts
 from graphdoctor.views.reasons import verdict_text
 from graphdoctor.views.words import clusters, few_text, fix_text
@@ -18,6 +19,7 @@ from graphdoctor.wording import counted, duration, join_texts, percent
 
 _MOST_ACTIONS = 5
 _MOST_VALUES = 2
+_QUOTED = re.compile(r"`[^`]*`")
 _USABLE = ("verified", "contained", "not tried", "unproven", LOSSY)
 """Verdicts of fixes that no trial has ruled out, the best first."""
 
@@ -58,7 +60,7 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
     Findings without a known fix come last. A finding that other findings' fixes removed needs no
     action.
     """
-    by_fix: dict[tuple[str, SnippetPlace | None] | str, Action] = {}
+    by_fix: dict[object, Action] = {}
     is_any_applied = any(fix.is_applied for finding in findings for fix in finding.fixes)
     # What isn't proven is nothing to do beside what is.
     usable = [verdict for verdict in _USABLE if verdict != "unproven" or not is_any_applied]
@@ -72,7 +74,9 @@ def actions(findings: Sequence[Finding]) -> list[Action]:
             continue
         # One line of code is one thing to do, however findings put it.
         edit = None if best is None else best.diff or best.snippet
-        key = (edit or best.title, best.place) if best else cluster[0].fingerprint
+        # Without a line, findings share one thing to do only if all that is advised is the same.
+        said = edit or tuple(fix_text(fix) for fix in fixes)
+        key: object = (said, best.place) if best else cluster[0].fingerprint
         by_fix.setdefault(key, Action(best)).findings.extend(cluster)
     return sorted(_with_limits([*by_fix.values()]), key=_rank)
 
@@ -142,10 +146,13 @@ def todo_section(diagnosis: Diagnosis) -> parts.Section:
 
 
 def _kind_of(action: Action, fix: Fix) -> object:
-    """Key that alike actions share: the line to write, or the cause and how it is fixed."""
+    """Key that alike actions share: the line to write, or the cause and how it is fixed, whatever
+    the names.
+    """
     first = action.findings[0]
     where = fix.place and fix.place.where
-    how = (fix.kind, fix.condition, fix.is_safe, fix.source, where, fix.verdict)
+    title = _QUOTED.sub("``", fix.title)
+    how = (title, fix.kind, fix.condition, fix.is_safe, fix.source, where, fix.verdict)
     return code_line(action) or (first.code, first.torch_id, *how)
 
 

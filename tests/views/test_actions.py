@@ -9,7 +9,8 @@ from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.rules.diagnosis.diagnose import by_cost
 from graphdoctor.rules.toolkit import WITHIN_CALL
-from graphdoctor.views.actions import about_text, actions, code_line, per_call_text
+from graphdoctor.views.actions import about_text, actions, code_line, per_call_text, todo_section
+from graphdoctor.views.parts import Table
 from graphdoctor.views.words import cost_text
 from tests.each import for_each
 from tests.factories import (
@@ -219,3 +220,54 @@ def test_a_limit_is_left_to_what_reached_it() -> None:
     assert [action.findings for action in actions([limit])] == [[limit]]
     raised = limit.replace(fixes=(fixes[0], fixes[1].replace(verdict="verified")))
     assert [action.findings for action in actions([raised, number])] == [[raised], [number]]
+
+
+def values(*fixes: list[str]) -> list[Finding]:
+    """Recompiles by values of their own, with these suggestions."""
+    changed = [change("number", name, "3", "5", source=f"L['{name}']") for name in "abc"]
+    facts = recording(
+        compiles=(
+            compiled(),
+            *(recompiled(f"0/{at}", changed[at], call=at + 2) for at in range(len(fixes))),
+        )
+    )
+    found = [finding for finding in diagnosed(facts).findings if finding.code == "GD203"]
+    return [
+        finding.replace(fixes=tuple(Fix(title=title, kind="code") for title in titles))
+        for finding, titles in zip(found, fixes, strict=True)
+    ]
+
+
+@for_each(
+    "fixes, count",
+    [
+        ((["Keep it"], ["Keep it"]), 1),
+        ((["Keep it"], ["Keep it", "Pass it"]), 2),
+        ((["Keep it", "Drop it"], ["Keep it", "Pass it"]), 2),
+        ((["Keep it", "Pass it"], ["Keep it", "Pass it"]), 1),
+        ((["Pass it", "Keep it"], ["Keep it", "Pass it"]), 2),
+        ((["Keep it"], ["Keep it"], ["Keep it", "Pass it"]), 2),
+    ],
+)
+def test_findings_share_a_thing_to_do_only_if_all_advice_is_the_same(
+    fixes: tuple[list[str], ...], count: int
+) -> None:
+    assert len(actions(values(*fixes))) == count
+
+
+@for_each(
+    "titles, rows",
+    [
+        (["Keep `a`", "Keep `b`"], 1),
+        (["Keep `a`", "Pass `b`"], 2),
+        (["Keep `a`", "Keep `b`", "Pass `c`"], 2),
+        (["Keep `a` and `b`", "Keep `c`"], 2),
+    ],
+)
+def test_rows_of_things_to_do_are_folded_only_if_they_ask_the_same(
+    titles: list[str], rows: int
+) -> None:
+    found = values(*([title] for title in titles))
+    facts = diagnosed(recording()).replace(findings=tuple(found))
+    [table] = [part for part in todo_section(facts).parts if isinstance(part, Table)]
+    assert len([*table.rows]) == rows

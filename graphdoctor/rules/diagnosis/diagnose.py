@@ -153,7 +153,10 @@ def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings
         )
         group.is_static = is_static
         group.config = view.recording.config_in_force
-        yield rule.finding_of(view, group)
+        # Values that need different advice are findings of their own.
+        advice = grouped((rule.advice(group.of([name])), name) for name in group.names)
+        for together in advice.values():
+            yield rule.finding_of(view, group.of(together))
 
 
 def _with_causes(findings: Sequence[Finding]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from graphdoctor.facts.base import grouped, sum_of_known
@@ -115,6 +115,21 @@ class RecompileGroup:
     def first(self) -> GuardChange:
         """The change that the finding is about."""
         return self.changes[0][0]
+
+    def of(self, names: Iterable[str]) -> RecompileGroup:
+        """Return what some of its values did."""
+        kept = dict.fromkeys(names)
+        pairs = [
+            (event, [change for change in changes if change.expression in kept])
+            for event, changes in zip(self.events, self.changes, strict=True)
+        ]
+        pairs = [(event, changes) for event, changes in pairs if changes]
+        return replace(
+            self,
+            names=kept,
+            events=[event for event, _ in pairs],
+            changes=[changes for _, changes in pairs],
+        )
 
     @property
     def compiles(self) -> tuple[Compile, ...]:

@@ -34,6 +34,7 @@ _GUIDES = {
     **dict.fromkeys(("GD2", "GD3"), "PyTorch user guide: torch.compile, recompilation"),
 }
 CUDA_GRAPHS = "PyTorch user guide: torch.compile, CUDA graph trees"
+_QUOTED = re.compile(r"`[^`]*`")
 _LINE_NUMBER = re.compile(r":\d+\b")
 
 WITHIN_CALL = Fix(
@@ -291,6 +292,12 @@ class RecompileRule(Rule):
     def fixes(self, group: RecompileGroup) -> Fixes:
         """Return suggestions for this value."""
         return self.remedies
+
+    def advice(self, group: RecompileGroup) -> tuple[object, ...]:
+        """Return what is advised, without the names of values."""
+        return tuple(
+            (_QUOTED.sub("", fix.title), fix.condition, fix.setting) for fix in self.fixes(group)
+        )
 
     def finding_of(self, view: RecordingView, group: RecompileGroup) -> Finding:
         """Make the finding about a value, at the line that made torch guard on it."""

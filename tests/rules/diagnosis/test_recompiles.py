@@ -145,6 +145,50 @@ def test_a_compile_that_made_no_code_is_no_recompile(outcome):
     assert finding.count == 1
 
 
+def advised(*changes):
+    facts = called_with("x", "y", "mode", "batch", compiles=recompiled("0/1", *changes))
+    return [
+        (sorted(change.expression for change in finding.changes), finding.fixes[0].title)
+        for finding in diagnosed(facts).findings
+        if "because" in finding.message
+    ]
+
+
+UNSET = change("none", "self.cache", "None", "a tensor", source="L['self'].cache")
+KEYS = change("keys", "the keys of batch", "'a'", "'a', 'b'", source="L['batch']")
+INNER = change("keys", "the keys of self.bank", "'a'", "'b'", source="L['self'].bank")
+KIND = change("type", "y", "a list", "a tuple", source="L['y']")
+MODE = change("value", "mode", "'a'", "'b'", source="L['mode']")
+FLOAT, INT = (
+    change("module_number", f"self.{name}", old, new, source=f"L['self'].{name}")
+    for name, old, new in (("rate", "0.5", "0.25"), ("step", "1", "2"))
+)
+LAMBDA = change("identity", "f", "a lambda", "a lambda", source="L['f']")
+NAMED = change("identity", "g", "`relu`", "`gelu`", source="L['g']")
+
+
+@for_each("changes", [(UNSET, MODE), (KEYS, KIND), (KEYS, INNER), (FLOAT, INT), (LAMBDA, NAMED)])
+def test_values_that_need_other_advice_are_findings_of_their_own(changes):
+    assert [names for names, _ in advised(*changes)] == [[one.expression] for one in changes]
+    assert {title for _, title in advised(*changes)} == {
+        title for one in changes for _, title in advised(one)
+    }
+
+
+@for_each(
+    "changes, names",
+    [
+        ((MODE, change("value", "x", "1", "2", source="L['x']")), "`mode` and `x`"),
+        ([change("stride", f"{n}.stride(0)", "4", "1", source=f"L['{n}']") for n in "xy"],
+         "`x` and `y`"),
+        ((NAMED, NAMED.replace(expression="h", source="L['h']")), "`g` and `h`"),
+    ],
+)  # fmt: skip
+def test_advice_for_values_that_change_together_names_each(changes, names):
+    ((_, title),) = advised(*changes)
+    assert names in title
+
+
 def hidden(compile_, count):
     assert compile_.cause is not None
     return compile_.replace(cause=compile_.cause.replace(hidden_change_count=count))
