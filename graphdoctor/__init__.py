@@ -1,8 +1,8 @@
 """graphdoctor reports what ``torch.compile`` did to your model, and why.
 
-``explain`` and ``record`` do so in the running process, for scripts and notebooks. The command line
-runs user code and torch in a child process. Importing this package imports neither torch nor any
-other module of the package but its version.
+``explain``, ``record`` and ``watch`` do so in the running process, for scripts and notebooks. The
+command line runs user code and torch in a child process. Importing this package imports neither
+torch nor any other module of the package but its version.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from graphdoctor.api.block import BlockRecording, record
     from graphdoctor.api.explainer import Explainer, explain
     from graphdoctor.api.report import Report
+    from graphdoctor.api.watch import RecompileError, Watch, watch
     from graphdoctor.errors import GraphDoctorError
 
 __all__ = [
@@ -22,6 +23,9 @@ __all__ = [
     "record",
     "BlockRecording",
     "Report",
+    "watch",
+    "Watch",
+    "RecompileError",
     "GraphDoctorError",
     "__version__",
 ]
@@ -32,6 +36,9 @@ _HOMES = {
     "record": "api.block",
     "BlockRecording": "api.block",
     "Report": "api.report",
+    "watch": "api.watch",
+    "Watch": "api.watch",
+    "RecompileError": "api.watch",
     "GraphDoctorError": "errors",
 }
 

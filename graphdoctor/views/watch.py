@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.watch import WatchEvent, WatchKind
-from graphdoctor.wording import counted, duration
+from graphdoctor.views.words import step
+from graphdoctor.wording import counted, duration, join_texts
 
 _KINDS: dict[WatchKind, str] = {
     "compile": "compiled",
@@ -14,7 +16,7 @@ _KINDS: dict[WatchKind, str] = {
     "backward": "compiled the backward of",
     "cuda_graph": "recorded a CUDA graph of",
     "cuda_graph_skipped": "skipped CUDA graphs of",
-    "limit": "recompile limit: eager from now on",
+    "limit": "recompile limit, so new values run eagerly:",
 }
 
 
@@ -36,7 +38,7 @@ def event_line(event: WatchEvent) -> str:
 
 def _parts(event: WatchEvent) -> Iterator[str]:
     did = _KINDS[event.kind]
-    yield did if event.is_ok else f"failed: {did}"
+    yield did if event.is_ok or event.kind == "limit" else f"failed: {did}"
     yield f" {event.function or 'a function'}"
     if event.file is not None:
         yield f" ({PurePath(event.file).name}:{event.line})"
@@ -50,5 +52,37 @@ def _parts(event: WatchEvent) -> Iterator[str]:
         yield f", {counted(event.graph_breaks, 'graph break')}"
     if event.is_locked:
         yield ", though locked"
-    if event.causes or event.reason:
-        yield f": {'; '.join(event.causes) or ' '.join((event.reason or '').split())}"
+    yield _why(event)
+
+
+def _why(event: WatchEvent) -> str:
+    why = "; ".join(event.causes) or " ".join((event.reason or "").split())
+    return why and f": {why}"
+
+
+def blocked_line(event: WatchEvent) -> str:
+    """Say which function would have compiled after the lock, when, and why."""
+    at = "" if event.step is None else f" at step {event.step}"
+    did = "compile" if event.kind == "compile" else "recompile"
+    place = "" if event.file is None else f" ({PurePath(event.file).name}:{event.line})"
+    return f"{event.function}{place} would {did}{at}, though locked{_why(event)}"
+
+
+def change_text(change: GuardChange) -> str:
+    """Return a value's name with what it was and is, such as ``x.shape[0] 8 → 5``."""
+    return join_texts(" ", change.expression, step(change))
+
+
+def summary_line(
+    *, compiles: int, recompiles: int, limit_hits: int, graph_breaks: int, seconds: float, lost: int
+) -> str:
+    """Say what a watch has counted, in a line."""
+    counts = (
+        counted(compiles, "compile"),
+        f"{counted(recompiles, 'recompile')} among them" if recompiles else None,
+        counted(graph_breaks, "graph break") if graph_breaks else None,
+        counted(limit_hits, "limit hit") if limit_hits else None,
+        f"{duration(seconds * 1e6)} of compiling" if compiles else None,
+        f"{counted(lost, 'event')} lost" if lost else None,
+    )
+    return join_texts(", ", *counts)

@@ -30,6 +30,7 @@ class Outbox:
         self._pid = os.getpid()
         self._queue: queue.Queue[WatchEvent | None] = queue.Queue(_MOST_WAITING)
         self._lost = 0
+        self.lost_count = 0
         self._thread = threading.Thread(target=self._work, name="graphdoctor.watch", daemon=True)
         self._thread.start()
 
@@ -42,6 +43,7 @@ class Outbox:
             self._queue.put_nowait(event)
         except queue.Full:
             self._lost += 1
+            self.lost_count += 1
 
     def close(self) -> None:
         """Export what waits and close the sinks, if they do so within a few seconds."""

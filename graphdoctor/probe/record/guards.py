@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import CodeType, FrameType
@@ -25,14 +25,7 @@ from torch.nn import Module
 
 from ...facts.base import Fields
 from ..torch_private import torch_guards
-from ..torch_private.torch_api import (
-    Failures,
-    Undo,
-    frames_above_compile,
-    name_of,
-    stack_of,
-    write_artifact,
-)
+from ..torch_private.torch_api import Failures, Undo, frames_above_compile, name_of, stack_of
 from .describe import value_description
 from .files import is_user_file
 from .listener import TraceListener, stack_entries
@@ -106,10 +99,13 @@ class _Now(Fields):
 
 
 class RecompileRecorder:
-    """Writes down the cause of each recompile."""
+    """Hands on the cause of each recompile; ``listener`` records the program's lines that it names,
+    None if nothing does.
+    """
 
-    def __init__(self, listener: TraceListener) -> None:
+    def __init__(self, listener: TraceListener | None, write: Callable[[Fields], None]) -> None:
         self._listener = listener
+        self._write = write
         self._compiled: WeakKeyDictionary[Any, _Compiled] = WeakKeyDictionary()
         self.failures = Failures()
         """The session reports them as a gap."""
@@ -146,7 +142,8 @@ class RecompileRecorder:
                 # The innermost line of the user's; without one, the innermost line.
                 users = (item for item in reversed(stack) if is_user_file(item.filename))
                 entry = next(users, stack[-1])
-                self._listener.want_file(entry.filename)
+                if self._listener is not None:
+                    self._listener.want_file(entry.filename)
                 lines.setdefault(source, (entry.filename, entry.lineno or 0, entry.name))
             # The kinds that it became, and the one that Dynamo asked for.
             kinds = {*(guard.guard_types or ()), guard.create_fn_name()}
@@ -161,7 +158,7 @@ class RecompileRecorder:
 
     def _on_recompile(self, entries: list[Any], frame: Any) -> None:
         with self.failures.survived():
-            write_artifact("graphdoctor_recompile", self._compare(entries, frame))
+            self._write(self._compare(entries, frame))
 
     def _compare(self, entries: list[Any], frame: Any) -> Fields:
         now = _Now(frame.f_locals)
@@ -176,12 +173,12 @@ class RecompileRecorder:
                 if item["leaf"] == "RELATION":
                     printed = _printed_place(item["text"][0], code.co_filename)
                     item["line"] = printed or item.get("line")
-                if (line := item.get("line")) is not None:
+                if self._listener is not None and (line := item.get("line")) is not None:
                     self._listener.want_source(*line)
             hidden = len(guards) - len(shown)
             numbered = {"compile_id": str(entry.compile_id), "failed": shown, "hidden": hidden}
             compared.append(numbered)
-        caller, loops = self._caller()
+        caller, loops = ([], {}) if self._listener is None else self._caller(self._listener)
         # The entry that the function's last call used comes first; none if its failed guards are
         # unknown.
         return {
@@ -233,20 +230,20 @@ class RecompileRecorder:
         item["then"] = _of_nearest(source, values) if is_object else values.get(source)
         item["line"] = _of_nearest(source, lines)
 
-    def _caller(self) -> tuple[list[Fields], dict[str, str]]:
-        frames = list(frames_above_compile(self._listener.outside))
+    def _caller(self, listener: TraceListener) -> tuple[list[Fields], dict[str, str]]:
+        frames = list(frames_above_compile(listener.outside))
         users = [frame for frame in frames if is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
         loops: dict[str, str] = {}
         # The outermost loop first: epoch before step.
         for user in reversed(users):
-            context = self._listener.sources.context(*_place_of(user))
+            context = listener.sources.context(*_place_of(user))
             for around in reversed(context.enclosing if context else ()):
                 counted = _counted_names(around.text) if around.kind in ("for", "while") else ()
                 values = {name: user.f_locals.get(name) for name in counted}
                 loops |= {name: str(it) for name, it in values.items() if type(it) is int}
-            self._listener.want_file(user.f_code.co_filename)
+            listener.want_file(user.f_code.co_filename)
         if users:
-            self._listener.want_source(*_place_of(users[0]))
+            listener.want_source(*_place_of(users[0]))
         return stack_entries(stack_of(frames)), loops
 
 

@@ -211,7 +211,9 @@ class Hooks:
         self._events = events
         self._listener = listener
         self.keeper = TraceKeeper(listener, folder)
-        self._recompiles = RecompileRecorder(listener)
+        self._recompiles = RecompileRecorder(
+            listener, partial(torch_api.write_artifact, "graphdoctor_recompile")
+        )
         self.graphs = GraphRecorder(listener.want_file)
         caches = partial(watch_ignored_caches, listener.write_ignored_cache)
         self.by_module: dict[str, list[tuple[str, Callable[[], Undo]]]] = {

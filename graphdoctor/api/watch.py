@@ -1,0 +1,281 @@
+"""``graphdoctor.watch``: says what torch.compile does in a program that runs on, at no cost per
+call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from types import CodeType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+from graphdoctor.api.watching.outbox import Outbox
+from graphdoctor.api.watching.sinks import Sink, open_sink
+from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.base import Fields
+from graphdoctor.facts.stack import StackEntry, resumed
+from graphdoctor.facts.watch import WatchEvent
+from graphdoctor.trace.causes import cause_of_record
+from graphdoctor.views.watch import blocked_line, change_text, summary_line
+
+if TYPE_CHECKING:
+    from graphdoctor.probe.torch_private.torch_watch import Begun
+
+OnRecompile = Literal["warn", "raise", "eager"]
+
+_MOST_EVENTS = 10_000
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*s")
+
+
+class RecompileError(GraphDoctorError):
+    """A function would have been compiled after the watch was locked."""
+
+
+class Watch:
+    """Sees what torch.compile does from when it is made until ``close``; ``graphdoctor.watch``
+    makes it.
+
+    ``step`` is the program's own, for the events to name; None until it is set. ``events`` has the
+    latest 10,000. ``lost_count`` says how many events the sinks were too slow for.
+    """
+
+    def __init__(
+        self, *, sinks: Sequence[Sink], on_recompile: OnRecompile, lock_after: int | float | None
+    ) -> None:
+        from graphdoctor.probe.record.guards import RecompileRecorder
+        from graphdoctor.probe.torch_private import torch_watch
+
+        self.step: int | None = None
+        self.events: deque[WatchEvent] = deque(maxlen=_MOST_EVENTS)
+        self.compiles = self.recompiles = self.limit_hits = self.graph_breaks = 0
+        self.compile_seconds = 0.0
+        self._torch = torch_watch
+        self._on_recompile = on_recompile
+        self._locks_at: float | None = None
+        self._allowed: set[tuple[str, str]] = set()
+        self._eager: set[tuple[CodeType, str | None]] = set()
+        self._compared = threading.local()
+        self._lock = threading.Lock()
+        self._outbox = Outbox(sinks)
+        self._ends = ExitStack()
+        compiles = torch_watch.CompileWatch(
+            begin=self._on_begin, take=self._on_fields, context=self._context
+        )
+        compiles.install()
+        self._ends.callback(compiles.close)
+        with suppress(AttributeError, ImportError, KeyError):  # torch's own words remain
+            self._ends.callback(RecompileRecorder(None, self._on_compared).install())
+        if isinstance(lock_after, float):
+            self._locks_at = time.monotonic() + lock_after
+        elif lock_after is not None:
+            self._ends.callback(torch_watch.after_calls(lock_after, self.lock))
+        if on_recompile == "eager":
+            self._ends.callback(torch_watch.run_eagerly())
+        atexit.register(self.close)
+
+    # For the program.
+
+    def lock(self) -> None:
+        """From now on, have a compile warned of, raise, or run eagerly, as ``on_recompile`` says;
+        a function's first one, too.
+        """
+        self._locks_at = time.monotonic()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether it is locked."""
+        return self._locks_at is not None and time.monotonic() >= self._locks_at
+
+    def allow(self, function: Callable[..., object]) -> None:
+        """Let a function or module compile though locked, with the parts of it after its graph
+        breaks.
+        """
+        from graphdoctor.probe.target.targets import plain_function
+        from graphdoctor.probe.torch_private.torch_api import original_callable
+
+        plain = plain_function(original_callable(function))
+        if plain is None:
+            kind = type(function).__qualname__
+            raise GraphDoctorError(f"allow needs a Python function or a module, not a {kind}.")
+        self._allowed.add(_name_of(plain.__code__))
+
+    @property
+    def lost_count(self) -> int:
+        """Number of events that the sinks were too slow for."""
+        return self._outbox.lost_count
+
+    def summary(self) -> str:
+        """Return the counts in a line."""
+        return summary_line(
+            compiles=self.compiles,
+            recompiles=self.recompiles,
+            limit_hits=self.limit_hits,
+            graph_breaks=self.graph_breaks,
+            seconds=self.compile_seconds,
+            lost=self.lost_count,
+        )
+
+    def close(self) -> None:
+        """Stop, restore torch, and close the sinks once they have exported what waits."""
+        atexit.unregister(self.close)
+        self._ends.close()
+        self._outbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<graphdoctor watch: {self.summary()}>"
+
+    # While torch compiles.
+
+    def _context(self) -> str:
+        return "" if self.step is None else f"step {self.step}"
+
+    def _on_compared(self, record: Fields) -> None:
+        cause = cause_of_record(record, _place)
+        self._compared.causes = tuple(map(change_text, cause.changes))
+
+    def _on_begin(self, begun: Begun) -> None:
+        if begun.reason is None:
+            self._compared.causes = ()
+        if self._on_recompile == "warn" or not self.is_locked:
+            return
+        if _name_of(begun.code) in self._allowed:
+            return
+        if self._on_recompile == "eager":
+            raise self._torch.RunEagerly
+        names = begun.names
+        event = WatchEvent(
+            kind="compile" if begun.reason is None else "recompile",
+            time_s=time.time(),
+            step=self.step,
+            reason=begun.reason,
+            causes=self._causes(),
+            **names,
+        )
+        hint = "seen.allow(function) lets it compile; see graphdoctor.watch."
+        raise RecompileError(blocked_line(event), hint=hint)
+
+    def _causes(self) -> tuple[str, ...]:
+        causes: tuple[str, ...] = getattr(self._compared, "causes", ())
+        return causes
+
+    def _on_fields(self, fields: Fields, begun: Begun | None) -> None:
+        if begun is not None:
+            is_allowed = _name_of(begun.code) in self._allowed
+            fields["is_locked"] = self.is_locked and not is_allowed
+            fields["causes"] = self._causes()
+            self._compared.causes = ()
+            if self._is_known_eager(begun, fields):
+                return
+        self._add(
+            WatchEvent(step=self.step, rank=self._torch.rank(), trace_id=_trace_id(), **fields)
+        )
+
+    def _is_known_eager(self, begun: Begun, fields: Fields) -> bool:
+        """Return whether the lock ran these values eagerly before: each further call asks torch
+        again.
+        """
+        if fields["is_ok"] or not fields["is_locked"] or self._on_recompile != "eager":
+            return False
+        run = begun.code, begun.reason
+        is_known = run in self._eager
+        self._eager.add(run)
+        return is_known
+
+    def _add(self, event: WatchEvent) -> None:
+        with self._lock:
+            self.compiles += event.kind in ("compile", "recompile")
+            self.recompiles += event.kind == "recompile"
+            self.limit_hits += event.kind == "limit"
+            self.graph_breaks += event.graph_breaks or 0
+            self.compile_seconds += event.seconds or 0
+            self.events.append(event)
+        self._outbox.put(event)
+
+
+def watch(
+    *,
+    to: Sequence[object] = (),
+    log: bool = True,
+    lock_after: int | str | None = None,
+    on_recompile: OnRecompile = "warn",
+) -> Watch:
+    """See each compile of this process from now on: what it was, how long it took, and why.
+
+    Nothing of it runs in a call that compiles nothing.
+
+    Args:
+        to: Where events go besides the log: ``console``, ``jsonl:events.jsonl``, ``recording``,
+            ``prometheus``, ``opentelemetry``, a writer of TensorBoard or Weights & Biases, or any
+            object with ``export(event)`` and ``close()``.
+        log: Log events to Python's ``graphdoctor.watch`` logger: compiles at INFO; recompiles,
+            limits and failures at WARNING.
+        lock_after: Lock after that many calls of compiled functions, or a time such as ``"30s"``.
+            Calls are counted until then only.
+        on_recompile: What a compile does once it is locked: ``warn``; ``raise`` an error in the
+            call that would have compiled; or run that call ``eager``.
+
+    Returns:
+        What it has seen, which is also a context manager that closes it.
+
+    Raises:
+        GraphDoctorError: An argument can't be used, or this torch can't be watched.
+    """
+    if on_recompile not in get_args(OnRecompile):
+        known = ", ".join(get_args(OnRecompile))
+        raise GraphDoctorError(f"on_recompile must be one of {known}, not {on_recompile!r}.")
+    after = _lock_after(lock_after)
+    sinks = [open_sink(named) for named in (*(["log"] if log else []), *to)]
+    try:
+        return Watch(sinks=sinks, on_recompile=on_recompile, lock_after=after)
+    except (AttributeError, ImportError, KeyError) as error:
+        for sink in sinks:
+            sink.close()
+        reason = f"{type(error).__name__}: {error}"
+        raise GraphDoctorError(f"This torch can't be watched ({reason}).") from error
+
+
+def _lock_after(given: int | str | None) -> int | float | None:
+    """Return a number of calls as an int, or of seconds as a float."""
+    if given is None or (type(given) is int and given >= 0):
+        return given
+    if isinstance(given, str) and (match := _SECONDS.fullmatch(given)) is not None:
+        return float(match[1])
+    raise GraphDoctorError(
+        f"lock_after must be a number of calls, or seconds such as '30s', not {given!r}."
+    )
+
+
+def _name_of(code: CodeType) -> tuple[str, str]:
+    """Return file and name of a function's code, and of those that resume it after a break."""
+    return code.co_filename, resumed(code.co_name)[0]
+
+
+def _place(file: str, line: int, function: str | None) -> StackEntry:
+    return StackEntry(file=file, line=line, function=function or "", text=None, origin="user")
+
+
+def _trace_id() -> str | None:
+    trace: Any = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    with suppress(Exception):  # the program's own tracing
+        context = trace.get_current_span().get_span_context()
+        return f"{context.trace_id:032x}" if context.is_valid else None
+    return None
