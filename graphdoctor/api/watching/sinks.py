@@ -164,7 +164,11 @@ def open_sink(named: object) -> Sink:
         near = near_names(name, list(_NAMED), most=1)
         hint = f"Did you mean {near[0]}?" if near else f"Names are {', '.join(_NAMED)}."
         raise GraphDoctorError(f"watch has no sink named {name!r}.", hint=hint)
-    return _made(home, argument or None)
+    try:
+        return _made(home, argument or None)
+    except ModuleNotFoundError as error:
+        hint = f"pip install 'graphdoctor[{name}]'"
+        raise GraphDoctorError(f"{name} needs the package {error.name}.", hint=hint) from error
 
 
 def _made(home: str, argument: object) -> Sink:
