@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from graphdoctor.api.explainer import Explainer, explain
     from graphdoctor.api.report import Report
     from graphdoctor.api.watch import RecompileError, Watch, watch
+    from graphdoctor.api.watching.lightning import LightningWatch as LightningWatch
+    from graphdoctor.api.watching.transformers import TransformersWatch as TransformersWatch
     from graphdoctor.errors import GraphDoctorError
 
+# Without those that import a trainer's library.
 __all__ = [
     "explain",
     "Explainer",
@@ -39,6 +42,8 @@ _HOMES = {
     "watch": "api.watch",
     "Watch": "api.watch",
     "RecompileError": "api.watch",
+    "LightningWatch": "api.watching.lightning",
+    "TransformersWatch": "api.watching.transformers",
     "GraphDoctorError": "errors",
 }
 

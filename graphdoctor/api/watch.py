@@ -16,7 +16,7 @@ from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from graphdoctor.api.watching.outbox import Outbox
-from graphdoctor.api.watching.sinks import Sink, open_sink
+from graphdoctor.api.watching.sinks import Sink, SpanSink, open_sink
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import Fields
 from graphdoctor.facts.stack import StackEntry, resumed
@@ -63,6 +63,7 @@ class Watch:
         self._compared = threading.local()
         self._lock = threading.Lock()
         self._outbox = Outbox(sinks)
+        self._span_sinks = [sink for sink in sinks if isinstance(sink, SpanSink)]
         self._ends = ExitStack()
         compiles = torch_watch.CompileWatch(
             begin=self._on_begin, take=self._on_fields, context=self._context
@@ -207,6 +208,8 @@ class Watch:
             self.compile_seconds += event.seconds or 0
             self.events.append(event)
         self._outbox.put(event)
+        for sink in self._span_sinks:
+            sink.mark_span(event)
 
 
 def watch(

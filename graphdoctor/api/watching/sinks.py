@@ -40,6 +40,14 @@ class Sink(Protocol):
         """Write what is left; the last call."""
 
 
+@runtime_checkable
+class SpanSink(Protocol):
+    """A sink that also adds each event to the span that is current where it happened."""
+
+    def mark_span(self, event: WatchEvent) -> None:
+        """Add the event, in the thread that compiled, which waits for it."""
+
+
 class LogSink:
     """Writes to Python's logging: compiles at INFO; recompiles, limits and lost events at
     WARNING.
