@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from graphdoctor.facts.base import values_of
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.diagnosis import Companion, Finding
 from graphdoctor.facts.fixes import GRADES, WORKING, Fix, Treatment, TriedFix, Verdict, because
 from graphdoctor.facts.recording import Recording
@@ -51,11 +51,23 @@ def _goes_with(finding: Finding, treatment: Treatment) -> Companion | None:
     has_fix = any(fix.fingerprint == finding.fingerprint for fix in working)
     if has_fix or finding.fingerprint not in treatment.gone:
         return None
-    for fix in working:
-        # Lines of later programs have other numbers.
-        if fix.is_applied and fix.is_on_untouched and finding.site in fix.sites_gone:
-            return Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.finding_place)
+    applied = {_edit(fix) for fix in working if fix.is_applied}
+    # Lines of later programs have other numbers.
+    removing = [
+        fix
+        for fix in working
+        if _edit(fix) in applied and fix.is_on_untouched and finding.site in fix.sites_gone
+    ]
+    # Edits tried together removed it together: only a trial of one alone shows which.
+    edits_of = grouped((fix.recording, _edit(fix)) for fix in treatment.tried if fix.recording)
+    alone = [fix for fix in removing if len({*edits_of.get(fix.recording, ())}) < 2]
+    for fix in alone or (removing if len(set(map(_edit, removing))) == 1 else ()):
+        return Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.finding_place)
     return None
+
+
+def _edit(fix: TriedFix) -> tuple[str, str | None, str | None]:
+    return fix.title, fix.snippet, fix.diff
 
 
 def fixes_with(

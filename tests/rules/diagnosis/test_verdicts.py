@@ -6,6 +6,7 @@ from typing import Any
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import DeclinedEdits, Treatment, TriedFix
+from tests.each import for_each
 from tests.factories import (
     change,
     compiled,
@@ -150,6 +151,52 @@ def test_finding_removed_by_anothers_fix_goes_with_it():
         assert with_trials(other.replace(**wrong), gone=(mine.fingerprint,)).goes_with is None
     assert with_trials(other).goes_with is None
     assert with_trials(other, tried(), gone=(mine.fingerprint,)).goes_with is None
+
+
+def edits(*rows):
+    """Fixes of other findings, ``(line, trial, is_applied)``, that removed this one's site."""
+    return [
+        tried(
+            kind="code",
+            code="GD102",
+            title=f"Edit line {line}",
+            fingerprint=f"{line:016}",
+            finding_place=f"model.py:{line}",
+            recording=trial,
+            is_applied=is_applied,
+            sites_gone=(plain().site,),
+        )
+        for line, trial, is_applied in rows
+    ]
+
+
+@for_each(
+    "rows, line",
+    [
+        # In one trial with another, nobody knows whose doing it is.
+        (((7, "t1", True), (9, "t1", True)), None),
+        # The trial of one alone shows it, before or after, applied itself or not.
+        (((7, "t1", True), (9, "t1", True), (9, "t2", False)), 9),
+        (((9, "t2", False), (7, "t1", True), (9, "t1", True)), 9),
+        (((7, "t1", True), (9, "t2", True)), 7),
+        # What isn't applied at the end is no reason.
+        (((7, "t2", False), (9, "t1", True)), 9),
+        (((7, "t1", True), (8, "t1", True), (9, "t3", False)), None),
+        # All that the trials have in common is one edit.
+        (((9, "t1", True), (9, "t2", True)), 9),
+    ],
+)
+def test_of_several_edits_the_one_whose_own_trial_removed_it_is_named(rows, line):
+    found = with_trials(*edits(*rows), gone=(plain().fingerprint,)).goes_with
+    assert (found and found.place) == (line and f"model.py:{line}")
+
+
+def test_one_edit_for_several_findings_is_one_edit():
+    first, second = edits((7, "t1", True), (9, "t1", True))
+    both = first, second.replace(title=first.title)
+    found = with_trials(*both, gone=(plain().fingerprint,)).goes_with
+    assert found is not None
+    assert found.place == "model.py:7"
 
 
 def test_code_without_a_possible_edit_is_described():
