@@ -16,11 +16,17 @@ from graphdoctor.commands.options import (
     with_options,
 )
 from graphdoctor.commands.output import Output
-from graphdoctor.commands.running import begin, finish, import_meanwhile, recording_of, trials_of
+from graphdoctor.commands.running import (
+    begin,
+    finish,
+    import_meanwhile,
+    recording_of,
+    trials_of,
+    write_run,
+)
 from graphdoctor.commands.terminal import console_of, say
 from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.diagnosis import Result
-from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.child import Setup
@@ -93,23 +99,10 @@ def explain(
         result = replace(
             result, diagnosis=with_declined(result.diagnosis, recorded.folder, Path.cwd())
         )
-    recording = result.diagnosis.recording
-    # The error below is all there is to say of a program that fails without torch.compile, too.
-    has_report = bool(recording.calls or recording.compiles) and not _fails_alone(recording)
-    if has_report or not output.is_text or output.path is not None:
-        output.write(result)
+    write_run(output, result)
     if report is not None:
         _show(report, output)
     finish(recorded, result.diagnosis)
-
-
-def _fails_alone(recording: Recording) -> bool:
-    errors = [call.error for call in recording.calls]
-    return (
-        not recording.graphs
-        and bool(errors)
-        and all(error and error.eager not in (None, "ok") for error in errors)
-    )
 
 
 def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:

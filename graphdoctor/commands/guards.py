@@ -14,7 +14,7 @@ from graphdoctor.commands.options import (
     TargetOrRecordingArgument,
     with_options,
 )
-from graphdoctor.commands.running import begin, finish, recording_of
+from graphdoctor.commands.running import begin, finish, recording_of, write_run
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.ranks.job import check_one_rank
@@ -54,5 +54,5 @@ def guards(
     request = Request.of(spec, Measured(guard_cost=True), target=target)
     with recording_of(request, settings, common) as (recorded, _):
         result = diagnose_recording(recorded.folder, selection, output.needs)
-    output.write(result)
+    write_run(output, result)
     finish(recorded, result.diagnosis)

@@ -11,7 +11,7 @@ from graphdoctor.commands.options import (
     TargetOrRecordingArgument,
     with_options,
 )
-from graphdoctor.commands.running import begin, finish, recording_of
+from graphdoctor.commands.running import begin, finish, recording_of, write_run
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.local import executor_for
 from graphdoctor.facts.spec import RunSpec, option
@@ -84,5 +84,5 @@ def recompiles(
                 output.write(diagnose_recording(recorded.folder, selection, output.needs))
                 raise
     result = diagnose_recording(recorded.folder, selection, output.needs)
-    output.write(result)
+    write_run(output, result)
     finish(recorded, result.diagnosis)

@@ -17,7 +17,7 @@ from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.commands.settings import Project, Settings, unknown_variables
 from graphdoctor.commands.terminal import EXIT_INTERRUPTED, Progress, complain, say, warn
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.launch.child import Setup, probe_command
 from graphdoctor.trials.launch.recorded import Recorded, record_target
@@ -162,6 +162,14 @@ def trials_of(
         timeout_s=asked.trial_timeout,
         memory_bytes=None if asked.trial_memory is None else int(asked.trial_memory * 2**30),
     )
+
+
+def write_run(output: Output[Result], result: Result) -> None:
+    """Write a run's report, unless the error that ``finish`` prints is all there is to say."""
+    recording = result.diagnosis.recording
+    has_report = bool(recording.calls or recording.compiles) and not recording.has_failed_alone
+    if has_report or not output.is_text or output.path is not None:
+        output.write(result)
 
 
 def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:

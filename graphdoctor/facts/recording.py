@@ -860,6 +860,18 @@ class Recording(Fact):
         return given | (self.config or {})
 
     @property
+    def has_failed_alone(self) -> bool:
+        """Return whether the program failed whatever torch.compile does: before its first call, or
+        in calls that fail without torch.compile, too.
+        """
+        if self.exit.reason != "error" or self.graphs:
+            return False
+        errors = [call.error for call in self.calls]
+        if not errors:
+            return not self.compiles
+        return all(error and error.eager not in (None, "ok") for error in errors)
+
+    @property
     def is_foreign(self) -> bool:
         """Return whether graphdoctor didn't record the log."""
         return self.gap("foreign_log") is not None

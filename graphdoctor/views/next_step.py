@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 
 from graphdoctor.facts.bench import CURED, EAGER, BenchReport, CureReport
-from graphdoctor.facts.check import CheckReport, DiagnosisComparison
+from graphdoctor.facts.check import CheckReport, DiagnosisComparison, TargetCheck
 from graphdoctor.facts.command import command_line
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.export import ExportReport
@@ -36,7 +36,8 @@ def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
     if (again := command_line(target, "explain")) is None:
         return explained(finding.code for finding in diagnosis.findings)
     if recording.is_partial:
-        return again
+        # A target that isn't there, or fails by itself, does so in the next run.
+        return None if recording.has_failed_alone else again
     treatment = recording.treatment
     if treatment is None:
         return command_line(target, "fix" if _is_broken(diagnosis.findings) else "bench")
@@ -117,8 +118,8 @@ def after_comparison(comparison: DiagnosisComparison) -> str | None:
 
 
 def after_check(report: CheckReport) -> str | None:
-    """Of a check: fixes for the first target that failed it, or its run."""
-    failed = next((target for target in report.targets if target.state != "passed"), None)
+    """Of a check: fixes for the first target that failed it, or its run, if that shows more."""
+    failed = next((target for target in report.targets if _has_more(target)), None)
     if failed is None:
         return None
     command = "fix" if _is_broken(failed.failing) else "explain"
@@ -151,6 +152,13 @@ def after_survey(report: SurveyReport) -> str | None:
     if worst is None or (failed is None and not worst.skipped_frames and not worst.break_sites):
         return None
     return _explain(worst.target)
+
+
+def _has_more(target: TargetCheck) -> bool:
+    diagnosis = target.diagnosis
+    if target.state == "crashed" and (diagnosis is None or diagnosis.recording.has_failed_alone):
+        return False
+    return target.state != "passed"
 
 
 def _explain(target: str) -> str | None:

@@ -11,8 +11,9 @@ import typer
 
 from graphdoctor.commands.app import application
 from graphdoctor.facts.bench import EAGER, BenchReport, Judgement, Noise
+from graphdoctor.facts.check import CheckReport, TargetCheck
 from graphdoctor.facts.fixes import Treatment, TrialChoices
-from graphdoctor.facts.recording import Recording, TargetInfo
+from graphdoctor.facts.recording import Call, CallError, Recording, TargetInfo
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.shared import FROM_CALLER
 from graphdoctor.views.cure import cure_view
@@ -20,6 +21,7 @@ from graphdoctor.views.html.document import render_view_page
 from graphdoctor.views.markdown_text import render_view_markdown
 from graphdoctor.views.next_step import (
     after_bench,
+    after_check,
     after_cure,
     after_run,
     after_survey_comparison,
@@ -230,3 +232,44 @@ def test_following_the_last_lines_leads_to_a_green_gate(tmp_path: Path) -> None:
         command = last.removeprefix("Next: ")
     assert names[:3] == ["explain", "fix", "fix"]
     assert "bench" in names
+
+
+def failed_call(eager: str | None) -> Call:
+    error = CallError(type="ValueError", message="words", traceback="", eager=eager)
+    return Call(index=1, outcome="error", error=error)
+
+
+def check_report(*targets: TargetCheck) -> CheckReport:
+    return CheckReport(graphdoctor_version="0.1.0", targets=targets)
+
+
+FAILED = ProbeExit(status=3, reason="error", message="model has no missing.")
+NOT_THERE = recording().replace(
+    exit=FAILED, is_partial=True, calls=(), compiles=(), frames=(), graphs=()
+)
+
+
+@for_each(
+    "facts, again",
+    [
+        (NOT_THERE, False),
+        (NOT_THERE.replace(calls=(failed_call("ValueError"),)), False),
+        (NOT_THERE.replace(calls=(failed_call("ok"),)), True),
+        (NOT_THERE.replace(calls=(failed_call(None),)), True),
+        (NOT_THERE.replace(exit=FAILED.replace(reason="interrupted")), True),
+        (NOT_THERE.replace(exit=FAILED.replace(reason="timeout")), True),
+    ],
+)
+def test_what_fails_by_itself_is_not_run_again(facts: Recording, *, again: bool) -> None:
+    command = "graphdoctor explain model.py" if again else None
+    diagnosis = diagnosed(facts)
+    assert after_run(diagnosis) == command
+    crashed = TargetCheck(name="model.py", target="model.py", state="crashed", diagnosis=diagnosis)
+    assert after_check(check_report(crashed)) == command
+
+
+def test_a_check_goes_on_with_what_there_is_to_see() -> None:
+    missing = TargetCheck(name="gone.py", target="gone.py", state="crashed")
+    failing = TargetCheck(name="model.py", target="model.py", state="failed")
+    assert after_check(check_report(missing)) is None
+    assert after_check(check_report(missing, failing)) == "graphdoctor explain model.py"

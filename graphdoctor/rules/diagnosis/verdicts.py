@@ -60,7 +60,7 @@ def _goes_with(finding: Finding, treatment: Treatment) -> Companion | None:
     ]
     # Edits tried together removed it together: only a trial of one alone shows which.
     edits_of = grouped((fix.recording, _edit(fix)) for fix in treatment.tried if fix.recording)
-    alone = [fix for fix in removing if len({*edits_of.get(fix.recording, ())}) < 2]
+    alone = [fix for fix in removing if len({*edits_of.get(fix.recording or "", ())}) < 2]
     for fix in alone or (removing if len(set(map(_edit, removing))) == 1 else ()):
         return Companion(code=fix.code, fingerprint=fix.fingerprint, place=fix.finding_place)
     return None
