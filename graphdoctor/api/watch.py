@@ -20,9 +20,9 @@ from graphdoctor.api.watching.sinks import Sink, SpanSink, open_sink
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import Fields
 from graphdoctor.facts.stack import StackEntry, resumed
-from graphdoctor.facts.watch import WatchEvent
+from graphdoctor.facts.watch import WatchEvent, WatchKind
 from graphdoctor.trace.causes import cause_of_record
-from graphdoctor.views.watch import blocked_line, change_text, summary_line
+from graphdoctor.views.watch import change_text, event_line, summary_line
 
 if TYPE_CHECKING:
     from graphdoctor.probe.torch_private.torch_watch import Begun
@@ -35,6 +35,14 @@ _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*s")
 
 class RecompileError(GraphDoctorError):
     """A function would have been compiled after the watch was locked."""
+
+
+class _UnderWay(threading.local):
+    """What is known of the compile that is under way in a thread."""
+
+    causes: tuple[str, ...] = ()
+    is_locked = False
+    is_blocked = False
 
 
 class Watch:
@@ -60,10 +68,12 @@ class Watch:
         self._locks_at: float | None = None
         self._allowed: set[tuple[str, str]] = set()
         self._eager: set[tuple[CodeType, str | None]] = set()
-        self._compared = threading.local()
+        self._under_way = _UnderWay()
         self._lock = threading.Lock()
         self._outbox = Outbox(sinks)
         self._span_sinks = [sink for sink in sinks if isinstance(sink, SpanSink)]
+        # The first cause takes a tenth of a second to read.
+        threading.Thread(target=cause_of_record, args=({}, _place), daemon=True).start()
         self._ends = ExitStack()
         compiles = torch_watch.CompileWatch(
             begin=self._on_begin, take=self._on_fields, context=self._context
@@ -149,60 +159,38 @@ class Watch:
 
     def _on_compared(self, record: Fields) -> None:
         cause = cause_of_record(record, _place)
-        self._compared.causes = tuple(map(change_text, cause.changes))
+        self._under_way.causes = tuple(map(change_text, cause.changes))
 
     def _on_begin(self, begun: Begun) -> None:
+        now = self._under_way
         if begun.reason is None:
-            self._compared.causes = ()
-        if self._on_recompile == "warn" or not self.is_locked:
+            now.causes = ()
+        now.is_locked = self.is_locked and _name_of(begun.code) not in self._allowed
+        is_eager = self._on_recompile == "eager"
+        is_possible = not begun.is_fullgraph if is_eager else self._on_recompile == "raise"
+        now.is_blocked = now.is_locked and is_possible
+        if not now.is_blocked:
             return
-        if _name_of(begun.code) in self._allowed:
-            return
-        if self._on_recompile == "eager":
+        if is_eager:
             raise self._torch.RunEagerly
-        names = begun.names
-        event = WatchEvent(
-            kind="compile" if begun.reason is None else "recompile",
-            time_s=time.time(),
-            step=self.step,
-            reason=begun.reason,
-            causes=self._causes(),
-            **names,
-        )
-        hint = "seen.allow(function) lets it compile; see graphdoctor.watch."
-        raise RecompileError(blocked_line(event), hint=hint)
-
-    def _causes(self) -> tuple[str, ...]:
-        causes: tuple[str, ...] = getattr(self._compared, "causes", ())
-        return causes
+        kind: WatchKind = "compile" if begun.reason is None else "recompile"
+        event = self._event({"kind": kind, "reason": begun.reason, **begun.names}, begun)
+        hint = "seen.allow(function) lets a function compile."
+        raise RecompileError(f"graphdoctor.watch {event_line(event)}.", hint=hint)
 
     def _on_fields(self, fields: Fields, begun: Begun | None) -> None:
+        event = self._event(fields, begun)
         if begun is not None:
-            is_allowed = _name_of(begun.code) in self._allowed
-            fields["is_locked"] = self.is_locked and not is_allowed
-            fields["causes"] = self._causes()
-            self._compared.causes = ()
-            if self._is_known_eager(begun, fields):
-                return
-        self._add(
-            WatchEvent(step=self.step, rank=self._torch.rank(), trace_id=_trace_id(), **fields)
-        )
-
-    def _is_known_eager(self, begun: Begun, fields: Fields) -> bool:
-        """Return whether the lock ran these values eagerly before: each further call asks torch
-        again.
-        """
-        if fields["is_ok"] or not fields["is_locked"] or self._on_recompile != "eager":
-            return False
-        run = begun.code, begun.reason
-        is_known = run in self._eager
-        self._eager.add(run)
-        return is_known
-
-    def _add(self, event: WatchEvent) -> None:
+            self._under_way.causes = ()
+            if event.is_blocked and self._on_recompile == "eager":
+                # Each further call with these values asks torch again.
+                if (run := (begun.code, begun.reason)) in self._eager:
+                    return
+                self._eager.add(run)
         with self._lock:
-            self.compiles += event.kind in ("compile", "recompile")
-            self.recompiles += event.kind == "recompile"
+            if not event.is_blocked:
+                self.compiles += event.kind in ("compile", "recompile")
+                self.recompiles += event.kind == "recompile"
             self.limit_hits += event.kind == "limit"
             self.graph_breaks += event.graph_breaks or 0
             self.compile_seconds += event.seconds or 0
@@ -210,6 +198,19 @@ class Watch:
         self._outbox.put(event)
         for sink in self._span_sinks:
             sink.mark_span(event)
+
+    def _event(self, fields: Fields, begun: Begun | None) -> WatchEvent:
+        if begun is not None:
+            now = self._under_way
+            fields = {
+                "causes": now.causes,
+                "is_locked": now.is_locked,
+                "is_blocked": now.is_blocked,
+                **fields,
+            }
+        fields = {"time_s": time.time(), **fields}
+        context = {"step": self.step, "rank": self._torch.rank(), "trace_id": _trace_id()}
+        return WatchEvent(**fields, **context)
 
 
 def watch(
@@ -232,7 +233,8 @@ def watch(
         lock_after: Lock after that many calls of compiled functions, or a time such as ``"30s"``.
             Calls are counted until then only.
         on_recompile: What a compile does once it is locked: ``warn``; ``raise`` an error in the
-            call that would have compiled; or run that call ``eager``.
+            call that would have compiled; or run that call ``eager``, unless it has ``fullgraph``:
+            torch can't, so it warns.
 
     Returns:
         What it has seen, which is also a context manager that closes it.

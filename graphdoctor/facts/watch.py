@@ -49,6 +49,8 @@ class WatchEvent(Fact):
     count: int = 1
     """Events that this one stands for, for ``lost``."""
     is_ok: bool = True
-    """False if the compile failed, or was stopped by the lock."""
+    """False if the compile failed, or was blocked."""
     is_locked: bool = False
     """True if it came after the watch was locked."""
+    is_blocked: bool = False
+    """True if the lock kept it from compiling: the call raised, or ran eagerly."""

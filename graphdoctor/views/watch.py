@@ -38,7 +38,11 @@ def event_line(event: WatchEvent) -> str:
 
 def _parts(event: WatchEvent) -> Iterator[str]:
     did = _KINDS[event.kind]
-    yield did if event.is_ok or event.kind == "limit" else f"failed: {did}"
+    if event.is_blocked:
+        did = f"blocked a {event.kind} of"
+    elif not event.is_ok and event.kind != "limit":
+        did = f"failed: {did}"
+    yield did
     yield f" {event.function or 'a function'}"
     if event.file is not None:
         yield f" ({PurePath(event.file).name}:{event.line})"
@@ -50,7 +54,7 @@ def _parts(event: WatchEvent) -> Iterator[str]:
         yield f" in {duration(event.seconds * 1e6)}"
     if event.graph_breaks:
         yield f", {counted(event.graph_breaks, 'graph break')}"
-    if event.is_locked:
+    if event.is_locked and not event.is_blocked:
         yield ", though locked"
     yield _why(event)
 
@@ -58,14 +62,6 @@ def _parts(event: WatchEvent) -> Iterator[str]:
 def _why(event: WatchEvent) -> str:
     why = "; ".join(event.causes) or " ".join((event.reason or "").split())
     return why and f": {why}"
-
-
-def blocked_line(event: WatchEvent) -> str:
-    """Say which function would have compiled after the lock, when, and why."""
-    at = "" if event.step is None else f" at step {event.step}"
-    did = "compile" if event.kind == "compile" else "recompile"
-    place = "" if event.file is None else f" ({PurePath(event.file).name}:{event.line})"
-    return f"{event.function}{place} would {did}{at}, though locked{_why(event)}"
 
 
 def change_text(change: GuardChange) -> str:

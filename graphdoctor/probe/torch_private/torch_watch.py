@@ -64,6 +64,7 @@ class Begun(NamedTuple):
     """Why it isn't the function's first, in torch's words."""
     break_count: int
     """Graph breaks of the process until now."""
+    is_fullgraph: bool
 
     @property
     def names(self) -> Fields:
@@ -234,6 +235,7 @@ def _compile_under_way() -> Begun | None:
                 values["code"],
                 values.get("recompile_reason"),
                 len(torch._dynamo.utils.graph_break_reasons),
+                bool(values.get("one_graph")),
             )
     return None
 
