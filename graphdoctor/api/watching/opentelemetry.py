@@ -13,7 +13,7 @@ from graphdoctor.api.watching.metrics import DURATION_BOUNDS_S, METRICS, Metric,
 from graphdoctor.facts.watch import WatchEvent
 from graphdoctor.version import __version__
 
-_OURS = "kind compile_id seconds reason causes graph_breaks step rank is_ok is_locked"
+_OURS = "kind compile_id seconds reason causes graph_breaks step rank is_ok is_locked is_blocked"
 _ATTRIBUTES = {
     "function": "code.function.name",
     "file": "code.file.path",
