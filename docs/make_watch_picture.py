@@ -118,7 +118,7 @@ def totals(events: list[Event]) -> Iterator[str]:
         if event["kind"] == "limit":
             x = at_step(event["step"])
             yield f'<path d="M{x:.1f} {top}V{bottom}" stroke="{INK}" stroke-dasharray="4 3"/>'
-            yield text(x - 6, top + 12, "limit", **{"text-anchor": "end"})
+            yield text(x + 6, bottom - 8, "recompile limit")
 
 
 def seconds(events: list[Event]) -> Iterator[str]:

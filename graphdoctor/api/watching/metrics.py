@@ -31,7 +31,7 @@ class Sample(NamedTuple):
 
 COUNT = Metric(
     "torch.compile.count",
-    "Compiles, recordings of CUDA graphs, and CUDA graphs skipped",
+    "Compiles and recordings of CUDA graphs, done or not",
     "{compile}",
     ("trigger", "kind", "outcome"),
 )
@@ -76,3 +76,9 @@ def samples(event: WatchEvent) -> Iterator[Sample]:
         yield Sample(CACHE, 1, {"layer": layer, "result": result})
     if event.kind == "lost":
         yield Sample(LOST, event.count)
+
+
+def _outcome(event: WatchEvent) -> str:
+    if event.kind == "cuda_graph_skipped":
+        return "skipped"
+    return "blocked" if event.is_blocked else "ok" if event.is_ok else "failed"

@@ -37,7 +37,7 @@ class ScalarSink:
 
     def export(self, event: WatchEvent) -> None:
         """Write the totals with the event."""
-        self.recompiles += event.kind == "recompile"
+        self.recompiles += event.kind == "recompile" and not event.is_blocked
         self.limit_hits += event.kind == "limit"
         self.compile_seconds += event.seconds or 0
         values = scalars(self)

@@ -58,6 +58,7 @@ def test_an_event_adds_what_torch_says_and_nothing_for_what_it_does_not():
         "graph_breaks": (3, {}),
         "cache": (1, {"layer": "fx_graph", "result": "miss"}),
     }
+    assert "recompiles" not in added(kind="recompile", is_ok=False, is_blocked=True)
     assert added(kind="limit") == {"limit_hits": (1, {})}
     assert added(kind="lost", count=7) == {"lost": (7, {})}
 
@@ -66,6 +67,7 @@ def test_an_event_adds_what_torch_says_and_nothing_for_what_it_does_not():
     "fields, labels",
     [
         ({"is_ok": False}, ("dynamo", "compile", "failed")),
+        ({"is_ok": False, "is_blocked": True}, ("dynamo", "compile", "blocked")),
         ({"kind": "backward"}, ("lazy_backward", "backward", "ok")),
         ({"kind": "cuda_graph"}, ("cudagraph_recording", "cuda_graph", "ok")),
         ({"kind": "cuda_graph_skipped"}, ("cudagraph_recording", "cuda_graph", "skipped")),
