@@ -22,7 +22,14 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.commands.running import begin, finish, recording_of, set_up, trials_of
+from graphdoctor.commands.running import (
+    begin,
+    finish,
+    has_report,
+    recording_of,
+    set_up,
+    trials_of,
+)
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment
@@ -122,8 +129,7 @@ def fix(
                 check=partial(check, force=common.force) if is_applied else None,
             )
     result = diagnose_recording(folder, selection, output.needs)
-    # Of a run that made no call, the error says it all.
-    has_run = bool(result.diagnosis.recording.calls or result.diagnosis.recording.compiles)
+    has_run = has_report(result.diagnosis.recording)
     if is_diff:
         _write_patch(treated)
         if has_run and not common.quiet:

@@ -18,6 +18,7 @@ from graphdoctor.commands.settings import Project, Settings, unknown_variables
 from graphdoctor.commands.terminal import EXIT_INTERRUPTED, Progress, complain, say, warn
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Result
+from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.launch.child import Setup, probe_command
 from graphdoctor.trials.launch.recorded import Recorded, record_target
@@ -166,10 +167,13 @@ def trials_of(
 
 def write_run(output: Output[Result], result: Result) -> None:
     """Write a run's report, unless the error that ``finish`` prints is all there is to say."""
-    recording = result.diagnosis.recording
-    has_report = bool(recording.calls or recording.compiles) and not recording.has_failed_alone
-    if has_report or not output.is_text or output.path is not None:
+    if has_report(result.diagnosis.recording) or not output.is_text or output.path is not None:
         output.write(result)
+
+
+def has_report(recording: Recording) -> bool:
+    """Return whether there is more to say of a run than the error that ``finish`` prints."""
+    return bool(recording.calls or recording.compiles) and not recording.has_failed_alone
 
 
 def finish(recorded: Recorded, diagnosis: Diagnosis) -> None:

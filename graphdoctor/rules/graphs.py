@@ -302,8 +302,8 @@ class TinyGraphs(RecordingRule, code="GD402"):
         yield self.finding(
             view,
             frame.entry,
-            f"running {functions} with {counted(kernels.launches or 0, 'kernel')} takes "
-            f"{percent(share)} of a steady call, more than the kernels themselves",
+            f"running {functions} takes {percent(share)} of a steady call, more than all its"
+            " kernels",
             count=kernels.region_runs,
             cost=Cost(call_us=overhead_us, call_from="profile", share=share),
             fixes=self.remedies if has_no_graphs else self.remedies[1:],

@@ -248,12 +248,14 @@ def _host_text(part: str, report: ProfileReport, seen: KernelShare | None) -> st
     if seen is None or not seen.launches:
         return text
     # On a GPU the host's time outside of compiled code has its waiting for the device in it.
-    where = "the program's own Python" if seen.is_own_python else "running compiled code"
+    running = f"running {counted(seen.region_runs, 'compiled function')}"
+    where = "the program's own Python" if seen.is_own_python else running
     whose = f", most of it in {where}" if is_on_cpu else ""
-    functions = counted(seen.region_runs, "compiled function")
-    launches = f"{counted(seen.launches, 'kernel')} of {functions}"
     mean = time_text((report.kernels_us or 0.0) / seen.launches)
-    return f"{text}, {time_text(report.rest_us or 0.0)}{whose}. {launches} take {mean} on average"
+    kernels = f"The {seen.launches} kernels take {mean} on average"
+    if seen.launches == 1:
+        kernels = f"The kernel takes {mean}"
+    return f"{text}, {time_text(report.rest_us or 0.0)}{whose}. {kernels}"
 
 
 def _reached_text(report: ProfileReport) -> str:

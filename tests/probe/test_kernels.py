@@ -142,6 +142,39 @@ def test_generated_kernels_and_the_overhead_around_them():
     assert of_regions == (1, 5.0 + 40.0 - 15.0, 45.0)
 
 
+RUN = "graphdoctor_inductor 0 forward"
+LOOKUP = "TorchDynamo Cache Lookup"
+BROKEN = {
+    "a print between two graphs": (
+        [f"{REGION} 10 90", f"{RUN} 16 30", "aten::abs 40 50", f"{LOOKUP} 60 62", f"{REGION} 63 80"],
+        (80 - 30, 20 + 20),
+    ),
+    "the graph of a training step is in a function of AOTAutograd's": (
+        [f"{REGION} 10 90", "CompiledFunction 12 34", f"{RUN} 16 30", f"{LOOKUP} 60 62"],
+        (80 - 26, 20 + 26),
+    ),
+    "two breaks": (
+        [
+            f"{REGION} 10 90", f"{RUN} 12 20", f"{LOOKUP} 30 31", f"{REGION} 32 40",
+            f"{LOOKUP} 60 62", f"{REGION} 63 80",
+        ],
+        (80 - 10 - 20, 20 + 30),
+    ),
+    "what a graph's end leads to": ([f"{REGION} 10 90", f"{RUN} 16 30"], (80, 20)),
+    "a function without a graph": ([f"{REGION} 10 90", f"{LOOKUP} 60 62"], (80, 20)),
+    "a graph of another function": (
+        [f"{REGION} 10 30", f"{RUN} 12 20", f"{LOOKUP} 60 62", f"{REGION} 63 80"],
+        (20 + 2 + 17, 61),
+    ),
+}  # fmt: skip
+
+
+@for_each("events, expected", BROKEN.values())
+def test_what_runs_at_a_graph_break_is_the_programs_own(events, expected):
+    measured = share(*events)
+    assert (measured.region_us, measured.outside_us) == expected
+
+
 def test_on_a_gpu_what_runs_on_the_device_counts():
     measured = share(
         host("aten::mm", 1, 5, number=1),

@@ -204,6 +204,8 @@ class SeenCall:
         if self.is_on_device:
             others = _waits(inside)
         covered_ns = _covered_ns([*_spans(regions), *others])
+        # What runs eagerly at a graph break is the program's, though Dynamo's code calls it.
+        broken_ns = _covered_ns([*_breaks(self.nodes), *others]) - _covered_ns(others)
         is_seen = self.launches is not None
         kinds: tuple[KernelKind, ...] = ("library", "generated", "copy", "communication")
         return KernelShare(
@@ -214,8 +216,10 @@ class SeenCall:
             launches=self.launches,
             graph_launches=self.graph_launches,
             region_runs=sum(event.name != CACHE_LOOKUP for event in regions),
-            region_us=(covered_ns - _covered_ns(others)) / 1e3,
-            outside_us=max(0, self.whole.duration_ns - covered_ns - self.empty_ns) / 1e3,
+            region_us=(covered_ns - _covered_ns(others) - broken_ns) / 1e3,
+            outside_us=(
+                max(0, self.whole.duration_ns - covered_ns - self.empty_ns) + broken_ns
+            ) / 1e3,
             largest=tuple(largest[:MOST_KERNELS]),
         )
 
@@ -536,6 +540,25 @@ def _device_kernel(
     is_graph_input = is_copy and GRAPH_INPUT_COPY in around
     node = driver_call or operation
     return Kernel(event.name, kind, event.start_ns, event.end_ns, is_graph_input, node)
+
+
+def _breaks(nodes: Iterable[_Node]) -> Iterator[tuple[int, int]]:
+    """Yield the time from each graph, or compiled function, to the search for the code of the next
+    one that the same code of Dynamo's calls.
+    """
+    graphs = {
+        around
+        for node in nodes
+        if node.event.name.startswith(RUN_RANGE)
+        for around in node.outwards()
+    }
+    for region in (node for node in nodes if node.event.name.startswith(REGION_PREFIX)):
+        end_ns: int | None = None
+        for child in sorted(region.children, key=lambda node: node.event.start_ns):
+            if child.event.name == CACHE_LOOKUP and end_ns is not None:
+                yield end_ns, child.event.start_ns
+            elif child in graphs or child.event.name.startswith(REGION_PREFIX):
+                end_ns = child.event.end_ns
 
 
 def _spans(events: Iterable[ProfiledEvent]) -> list[tuple[int, int]]:
