@@ -22,14 +22,7 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.commands.running import (
-    begin,
-    finish,
-    has_report,
-    recording_of,
-    set_up,
-    trials_of,
-)
+from graphdoctor.commands.running import begin, finish, has_report, recording_of, set_up, trials_of
 from graphdoctor.commands.terminal import say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.fixes import Treatment

@@ -385,6 +385,11 @@ class ConstantArgument(RecompileRule, code="GD216"):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         name = names(group.names)
+        # As PyTorch's page says of conditions on globals.
+        outside = []
+        if _is_global(group.first):
+            compute = f"Compute what depends on {name} outside of the function"
+            outside = [f"{compute}, and pass it in as a tensor"]
         if (
             group.first.kind == "none"
             and group.first.old == "None"
@@ -395,6 +400,7 @@ class ConstantArgument(RecompileRule, code="GD216"):
             )
         yield from (
             call_fix(f"{_WARM_UP}: call it once with each value of {name}", is_safe=True),
+            *(code_fix(title) for title in outside),
             code_fix(f"Compile it for each value of {name}, {_APART}"),
         )
 
@@ -576,6 +582,8 @@ class NumberArgument(RecompileRule, code="GD203"):
         # An item that it selects is compiled for it, dynamic or not.
         if not _is_index(change) and (prevented := [*made_dynamic(group)]):
             return prevented
+        if not _is_index(change) and (passed_in := [*_passed_in(change)]):
+            return passed_in
         name = group.passed(change)
         # A branch on a tensor, or a size from one, would break the graph: the line that guards on
         # the number has to compute with it alone.
@@ -755,6 +763,26 @@ class ModuleNumber(RecompileRule, code="GD205"):
         return module_number_fixes(ints[0] if ints else group.first)
 
 
+def _passed_in(change: GuardChange) -> Fixes:
+    """Yield the advice for an int of a global: torch compiles it for its value, and makes only an
+    argument dynamic (``wrap_symint``, ``torch/_dynamo/variables/builder.py``, 2.13).
+    """
+    values = {change.old, change.new}
+    if _is_global(change) and "." not in (change.old or ".") and not values <= {"0", "1"}:
+        name, line = quoted(change.expression), change.guard_location
+        text = line.text if line is not None and line.text else ""
+        is_set = re.match(rf"{re.escape(change.expression)}\s*[-+*/]?=(?!=)", text) is not None
+        first = f"Change {name} where the function is called, and pass" if is_set else "Pass"
+        yield code_fix(
+            f"{first} {'it' if is_set else name} as an argument: torch makes an int argument"
+            " dynamic at its second value, and compiles a global's for each"
+        )
+
+
+def _is_global(change: GuardChange) -> bool:
+    return (change.source or "").startswith("G['")
+
+
 def module_number_fixes(change: GuardChange) -> Fixes:
     """Return the fixes for a number on a module, such as ``self.step``."""
     name = quoted(change.expression)
@@ -766,7 +794,7 @@ def module_number_fixes(change: GuardChange) -> Fixes:
     # An int of a global stays a constant under the setting, too, and so do 0 and 1.
     is_constant = "G[" in (change.source or "") or {change.old, change.new} <= {"0", "1"}
     if "." in (change.old or "") or is_constant:
-        return (buffer,)
+        return (buffer, *_passed_in(change))
     title = "Let torch make the module's int dynamic"
     return (setting("allow_unspec_int_on_nn_module", title, "torch's hint", is_safe=True), buffer)
 

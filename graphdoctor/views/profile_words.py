@@ -13,7 +13,7 @@ from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.views.measures import EMPTY, TimePart, parts_of_call, rate_text, time_text
 from graphdoctor.views.parts import Cell, cell_line
-from graphdoctor.wording import counted, percent
+from graphdoctor.wording import counted, listed, percent
 
 OUTSIDE = "outside of kernels"
 """Python, guards, launches, waiting."""
@@ -292,4 +292,4 @@ def _costliest(kernels: Sequence[ProfiledKernel], calibration: Calibration | Non
     for name in sorted(times, key=lambda function: -times[function]):
         if sum(times[function] for function in costliest) < whole / 2:
             costliest.append(name)
-    return " and ".join(costliest)
+    return listed(costliest)

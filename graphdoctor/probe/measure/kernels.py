@@ -217,9 +217,8 @@ class SeenCall:
             graph_launches=self.graph_launches,
             region_runs=sum(event.name != CACHE_LOOKUP for event in regions),
             region_us=(covered_ns - _covered_ns(others) - broken_ns) / 1e3,
-            outside_us=(
-                max(0, self.whole.duration_ns - covered_ns - self.empty_ns) + broken_ns
-            ) / 1e3,
+            outside_us=(max(0, self.whole.duration_ns - covered_ns - self.empty_ns) + broken_ns)
+            / 1e3,
             largest=tuple(largest[:MOST_KERNELS]),
         )
 

@@ -97,6 +97,9 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
     return replace(report, regime=regime_of(report, recording, diagnosis))
 
 
+_OF_PASS = "", (), None
+
+
 def fusion_of(profiled: Profiled) -> Fusion | None:
     """Count what was fused; None if no graph of Inductor's ran."""
     graphs = {(graph.graph, graph.phase): graph for graph in profiled.graphs}
@@ -108,14 +111,20 @@ def fusion_of(profiled: Profiled) -> Fusion | None:
     for graph in runs:
         computed = {number for kernel in graph.kernels for number in kernel.operations}
         last: object = None
+        has_stacks = any(operation.stack for operation in graph.operations)
         for number, operation in enumerate(graph.operations):
             if operation.is_view:
                 continue
+            # What one of Inductor's passes put in the place of an operation has no stack, such as a
+            # softmax of a quotient (``torch/_inductor/fx_passes/joint_graph.py``, 2.13).
+            is_of_pass = has_stacks and not operation.stack and operation.module is None
             # Before decomposition, neighbors of one operation at one line in one module are one.
             same = (operation.operation, operation.stack[-1:], operation.module)
-            before += operation.operation == operation.target or same != last
+            same = _OF_PASS if is_of_pass else same
+            is_own = operation.operation == operation.target and not is_of_pass
+            before += is_own or same != last
             last = same
-            if number in computed and not operation.is_stored:
+            if number in computed and not (operation.is_stored or is_of_pass):
                 vanished.append(operation.bytes)
     eager = profiled.call.eager
     return Fusion(

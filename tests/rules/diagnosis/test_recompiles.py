@@ -189,6 +189,49 @@ def test_advice_for_values_that_change_together_names_each(changes, names):
     assert names in title
 
 
+def of_global(expression, kind="number", old="2", new="3", text="y = x * n"):
+    name, _, rest = expression.partition(".")
+    source = f"G['{name}']" + (f".{rest}" if rest else "")
+    made = change(kind, expression, old, new, source=source)
+    return made.replace(guard_location=entry(12, text))
+
+
+@for_each(
+    "changed, said",
+    [
+        (of_global("N"), "Pass `N` as an argument: torch makes an int argument dynamic"),
+        (of_global("CFG.n"), "Pass `CFG.n` as an argument: torch makes"),
+        (of_global("N", text="N += 1"), "Change `N` where the function is called, and pass it as"),
+        (of_global("net.step", "module_number"), "Keep `net.step` in a buffer"),
+        (of_global("FLAG", "flag", "True", "False"), "Move the compiles to a warm-up"),
+        # torch makes a float of a global dynamic, and compiles 0 and 1 on their own.
+        (of_global("F", old="0.5", new="0.25"), "Keep the value the same"),
+        (of_global("N", old="0", new="1"), "Keep the value the same"),
+    ],
+)
+def test_an_int_of_a_global_is_advised_to_be_passed_in(changed, said):
+    ((_, title),) = advised(changed)
+    assert title.startswith(said)
+
+
+@for_each(
+    "changed, is_global",
+    [
+        (of_global("FLAG", "flag", "True", "False"), True),
+        (of_global("MODE", "text", "'a'", "'b'"), True),
+        (of_global("CFG.mode", "value", "a", "b"), True),
+        (of_global("MODE", "none", "None", "'b'"), True),
+        (change("flag", "flag", "True", "False", source="L['flag']"), False),
+        (change("flag", "self.flag", "True", "False", source="L['self'].flag"), False),
+    ],
+)
+def test_what_depends_on_a_global_is_computed_outside(changed, is_global):
+    facts = facts_of(recompiled("0/1", changed))
+    (finding,) = [each for each in diagnosed(facts).findings if each.code == "GD216"]
+    said = [fix for fix in finding.fixes if fix.title.startswith("Compute what depends on")]
+    assert len(said) == is_global
+
+
 def hidden(compile_, count):
     assert compile_.cause is not None
     return compile_.replace(cause=compile_.cause.replace(hidden_change_count=count))

@@ -140,6 +140,19 @@ def test_fusion_counts_operations_before_and_what_never_gets_to_memory():
     assert fusion_of(profiled([ran("x", run=None)])) is None
 
 
+def test_what_a_pass_of_inductors_added_is_no_operation_of_the_program():
+    own = operation("abs", 1)
+    div = [operation(name, 1).replace(stack=(), module=None) for name in ("eq", "where", "div")]
+    softmax = [operation(name, 2, operation="aten._softmax.default") for name in ("exp", "sum")]
+    found = fusion_of(
+        profiled(
+            [ran("cpp_fused_0")], graph([code("cpp_fused_0", *range(6))], [own, *div, *softmax])
+        )
+    )
+    # What it replaced counts once.
+    assert (found.operations, found.decomposed, found.vanished) == (3, 6, 3)
+
+
 @for_each(
     "qualname, text, roots",
     [
