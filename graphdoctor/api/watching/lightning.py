@@ -8,20 +8,17 @@ from importlib.util import find_spec
 from graphdoctor.api.watch import Watch, watch
 from graphdoctor.api.watching.scalars import scalars
 
-# Both can be installed, and a Trainer takes callbacks of its own package only.
 _OLD, _NEW = "pytorch_lightning", "lightning.pytorch"
+# Both can be installed, and a Trainer takes callbacks of its own package only.
 if _NEW not in sys.modules and (_OLD in sys.modules or find_spec("lightning") is None):
-    from pytorch_lightning import Callback, LightningModule, Trainer
+    from pytorch_lightning import Callback, Trainer
 else:
-    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch import Callback, Trainer
 
 
 class LightningWatch(Callback):  # type: ignore[misc] # an extra, so not typed everywhere
     """Logs recompiles, seconds of compiling and limit hits after a batch that changed them, and
-    prints a summary at the end: ``Trainer(callbacks=[LightningWatch()])``.
-
-    Args:
-        watching: None for ``graphdoctor.watch()``.
+    prints a summary at the end. Its watch is ``graphdoctor.watch()`` unless one is given.
     """
 
     def __init__(self, watching: Watch | None = None) -> None:
@@ -39,7 +36,7 @@ class LightningWatch(Callback):  # type: ignore[misc] # an extra, so not typed e
             for logger in trainer.loggers:
                 logger.log_metrics(totals, step=self.watch.step)
 
-    def on_train_end(self, trainer: Trainer, _: LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, *_: object) -> None:
         """Print the summary."""
         if trainer.is_global_zero:
-            print(f"graphdoctor: {self.watch.summary()}", file=sys.stderr)
+            print("graphdoctor:", self.watch.summary(), file=sys.stderr)

@@ -15,14 +15,11 @@ from graphdoctor.facts.watch import WatchEvent
 
 
 class PrometheusSink:
-    """Counts events in prometheus_client's registry.
-
-    Args:
-        argument: ``[HOST:]PORT`` to serve them at, on the loopback interface unless a host is
-            named; local rank N at PORT + N. None if the program serves them.
+    """Counts events in prometheus_client's registry, and serves it at ``[HOST:]PORT`` unless the
+    program does: on the loopback interface if no host is named, local rank N at PORT + N.
 
     Raises:
-        GraphDoctorError: They can't be served there.
+        GraphDoctorError: It can't be served there.
     """
 
     def __init__(self, argument: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Protocol, cast
+from typing import Protocol
 
 from graphdoctor.facts.watch import WatchEvent
 
@@ -23,32 +23,29 @@ class ScalarSink:
     """Writes the totals so far at each event's step.
 
     Args:
-        writer: Has ``add_scalar(name, value, step)``, as TensorBoard's SummaryWriter, or
-            ``log(values)``, as a run of Weights & Biases. It stays open.
+        writer: Has TensorBoard's ``add_scalar(name, value, step)`` or, as a run of Weights &
+            Biases, ``log(values)``. It stays open.
     """
 
     def __init__(self, writer: object) -> None:
         self.recompiles = self.limit_hits = 0
         self.compile_seconds = 0.0
         self._add_scalar: Log | None = getattr(writer, "add_scalar", None)
-        if self._add_scalar is None:
-            self._log = cast("Log", getattr(writer, "log"))  # noqa: B009 - an object has none
-            self._options = signature(self._log).parameters
+        self._log: Log | None = getattr(writer, "log", None)
 
     def export(self, event: WatchEvent) -> None:
         """Write the totals with the event."""
         self.recompiles += event.kind == "recompile" and not event.is_blocked
         self.limit_hits += event.kind == "limit"
         self.compile_seconds += event.seconds or 0
-        values = scalars(self)
         if self._add_scalar is not None:
-            for name, value in values.items():
+            for name, value in scalars(self).items():
                 self._add_scalar(name, value, event.step)
-        elif "commit" in self._options:
-            # Into the row that the run logs next: with a step it would be dropped if that is past.
-            self._log(values, commit=False)
-        else:
-            self._log(values, **({"step": event.step} if "step" in self._options else {}))
+        elif self._log is not None:
+            options = signature(self._log).parameters
+            # To the row that a run logs next: it would drop a step that is past.
+            known = {"commit": False} if "commit" in options else {"step": event.step}
+            self._log(scalars(self), **{name: known[name] for name in known if name in options})
 
     def close(self) -> None:
         """Nothing: the writer is the program's."""
