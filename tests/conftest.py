@@ -48,6 +48,7 @@ COMMAND = ["-P", "-m", "graphdoctor"]
 """-P, so that no file of the working directory hides a module of Python."""
 
 PROBING = {
+    "accuracy",
     "baseline",
     "bench",
     "check",

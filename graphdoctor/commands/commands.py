@@ -17,6 +17,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "run": "Run a script as python would, and report what torch.compile did.",
         "recompiles": "Report what made torch recompile: what changed, where, the cost.",
         "guards": "Show each compile's guards and what checking them costs.",
+        "accuracy": "Compare results with eager mode, and find the operation that differs.",
         "bench": "Measure the speedup over eager mode.",
         "profile": "Report where the time of a compiled call goes.",
         "export": "Find out whether torch.export takes a model, and what blocks it.",

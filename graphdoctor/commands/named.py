@@ -16,12 +16,13 @@ from typing import Any, Literal, TypeVar
 from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor
+from graphdoctor.facts.accuracy import AccuracyReport
 from graphdoctor.facts.base import Fact
 from graphdoctor.facts.bench import BenchReport, BenchVerdict, CureReport
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.export import ExportReport
 from graphdoctor.facts.profile import ProfileReport
-from graphdoctor.probe.wire import BENCH_FILE, CURE_FILE, EXPORT_FILE, PROFILE_FILE
+from graphdoctor.probe.wire import ACCURACY_FILE, BENCH_FILE, CURE_FILE, EXPORT_FILE, PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs, chosen_stages, diagnose_on, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.gate.documents import (
@@ -241,6 +242,7 @@ def _read_document(place: NamedRun) -> Diagnosis:
 
 
 _STUDIES: Mapping[type[Fact], tuple[str, str, Collection[str]]] = {
+    AccuracyReport: (ACCURACY_FILE, "accuracy", ("verdict", "kinds")),
     CureReport: (CURE_FILE, "cure", ("steps",)),
     BenchReport: (BENCH_FILE, "bench", ("variants", "verdict")),
     ExportReport: (EXPORT_FILE, "export", ("ways",)),
@@ -262,19 +264,26 @@ class Study:
     def answer(self) -> str | None:
         """What was found, in a sentence or two; None for an export."""
         match self.content:
-            case CureReport(text=text) | BenchReport(verdict=BenchVerdict(text=text)):
+            case AccuracyReport(text=text) | CureReport(text=text):
+                return text
+            case BenchReport(verdict=BenchVerdict(text=text)):
                 return text
         return None
 
 
 def kept_study(place: NamedRun) -> Study | None:
     """Return the study that a recording was made for; None if there is none."""
-    from graphdoctor.studies.documents import CURE, EXPORT
+    from graphdoctor.studies.documents import ACCURACY, CURE, EXPORT
     from graphdoctor.views.formats import BENCH
 
     if place.kind != "folder" or isinstance(place.location, Url):
         return None
-    for kind, document in ((CureReport, CURE), (BenchReport, BENCH), (ExportReport, EXPORT)):
+    for kind, document in (
+        (AccuracyReport, ACCURACY),
+        (CureReport, CURE),
+        (BenchReport, BENCH),
+        (ExportReport, EXPORT),
+    ):
         file, command, _ = _STUDIES[kind]
         if (place.path / file).is_file():
             return Study(command, document, kept_report(place, kind))

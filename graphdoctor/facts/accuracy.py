@@ -11,17 +11,20 @@ from dataclasses import field
 from typing import Literal
 
 from .base import Document, Fact
-from .bench import Correctness, Speedup, Stages
+from .bench import Correctness, Judgement, Speedup, Stages
 from .located import Located, NotLocated
 from .recording import CaptureGap, Environment, TargetInfo
-from .run import Setting
 from .stack import StackEntry
-from .trials import Difference
+from .trials import Difference, ResultKind
 
 AccuracyVerdict = Literal["same bits", "rounding", "different", "unknown"]
 """``same bits``: everything that was compared is eager mode's, bit by bit; ``rounding``: only
 rounding differs; ``different``: rounding can't explain it; ``unknown``: nobody can say, and the
 report says why."""
+
+CureKind = Literal["setting", "argument", "part", "line", "torch"]
+"""A ``setting`` of torch's, an ``argument`` of torch.compile, a ``part`` of the compiler that is
+left out, an operation kept out of the graph (``line``), or the ``torch`` of another environment."""
 
 
 class StaleValue(Fact):
@@ -64,24 +67,24 @@ class Cure(Fact):
 
     name: str
     """What it changes, such as ``emulate_precision_casts = True`` or ``torch 2.14.1``."""
-    kind: Literal["setting", "argument", "part", "line", "torch", "draws"]
+    kind: CureKind
     lines: tuple[str, ...] = ()
-    """Lines of Python to run before torch.compile, or the edit of a line as a diff."""
+    """Lines of Python to run before torch.compile."""
     arguments: dict[str, object] = field(default_factory=dict)
-    settings: tuple[Setting, ...] = ()
+    """Arguments of torch.compile with another value."""
     is_right: bool
     """True if results are eager mode's with it."""
     reason: str | None = None
     """Why not, a clause; None if they are."""
     cost: Speedup | None = None
     """How many times faster a call is with it than without; None if it wasn't timed."""
+    judgement: Judgement = "unknown"
 
 
 class ComparedKind(Fact):
     """What was compared of one kind, and how it came out."""
 
-    kind: str
-    """One of ``ResultKind``."""
+    kind: ResultKind
     verdict: AccuracyVerdict
     count: int
     """Values that were compared."""

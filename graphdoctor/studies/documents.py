@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from graphdoctor.views.formats import Document, Format, document, late
 
 if TYPE_CHECKING:
+    from graphdoctor.facts.accuracy import AccuracyReport
     from graphdoctor.facts.bench import CureReport
     from graphdoctor.facts.export import ExportReport
     from graphdoctor.facts.job import Job
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from graphdoctor.facts.survey_comparison import SurveyComparison
 
 
+ACCURACY: Document[AccuracyReport] = document(
+    "a comparison of results", late("views.accuracy", "accuracy_view")
+)
 CURE: Document[CureReport] = document("a cure", late("views.cure", "cure_view", "is_written"))
 EXPORT: Document[ExportReport] = document("an export", late("studies.export.view", "export_view"))
 JOB: Document[Job] = document("a report of several ranks", late("studies.ranks.view", "job_view"))

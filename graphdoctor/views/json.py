@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from graphdoctor.facts.accuracy import AccuracyReport
 from graphdoctor.facts.base import SCHEMA_VERSION, Fact
 from graphdoctor.facts.bench import BenchReport, CureReport
 from graphdoctor.facts.check import CheckReport, DiagnosisComparison, LintReport
@@ -25,6 +26,7 @@ KINDS: dict[type[Fact], str] = {
     CheckReport: "check",
     LintReport: "lint report",
     BenchReport: "bench",
+    AccuracyReport: "accuracy",
     CureReport: "cure",
     ProfileReport: "profile",
     ExportReport: "export",

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable
 
+from graphdoctor.facts.accuracy import AccuracyReport
 from graphdoctor.facts.bench import CURED, EAGER, BenchReport, CureReport
 from graphdoctor.facts.check import CheckReport, DiagnosisComparison, TargetCheck
 from graphdoctor.facts.command import command_line
@@ -74,6 +75,8 @@ def after_bench(report: BenchReport) -> str | None:
         return command_line(target, "bench")
     if verdict.best is None:
         return command_line(target, "explain")
+    if all(variant.status == "wrong" for variant in others):
+        return command_line(target, "accuracy")
     if verdict.untried is not None:
         return command_line(target, "bench", "--variant", verdict.untried)
     if _is_broken(findings):
@@ -104,6 +107,16 @@ def after_cure(report: CureReport, *, is_written: bool) -> str | None:
     if report.best == EAGER:
         return None
     return command_line(target, "explain") if report.best is None else kept(target)
+
+
+def after_accuracy(report: AccuracyReport) -> str | None:
+    """Of a comparison of results: what differs goes into a report to PyTorch; what couldn't be
+    decided or was interrupted is run again; nothing where results agree.
+    """
+    target = _as_asked(report.target)
+    if report.is_interrupted:
+        return command_line(target, "accuracy")
+    return "graphdoctor bundle" if report.verdict == "different" else None
 
 
 def after_export(report: ExportReport) -> str | None:

@@ -26,6 +26,7 @@ from graphdoctor.wording import (
 )
 
 if TYPE_CHECKING:
+    from graphdoctor.facts.accuracy import AccuracyReport
     from graphdoctor.facts.bench import BenchReport, CureReport
     from graphdoctor.facts.check import Side
     from graphdoctor.facts.counts import Counts, Coverage, Steadiness
@@ -142,7 +143,9 @@ def diagnosis_view(
     )
 
 
-def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -> tuple[str, ...]:
+def run_title(
+    report: AccuracyReport | BenchReport | CureReport | ExportReport | ProfileReport,
+) -> tuple[str, ...]:
     """Name what a study ran, and where: target, class, torch, device."""
     environment, where = report.environment, list[str]()
     if environment is not None:
@@ -151,7 +154,7 @@ def run_title(report: BenchReport | CureReport | ExportReport | ProfileReport) -
 
 
 def study_view(
-    report: BenchReport | CureReport | ExportReport | ProfileReport,
+    report: AccuracyReport | BenchReport | CureReport | ExportReport | ProfileReport,
     kind: str,
     pieces: Iterable[Block],
     then: str | None,

@@ -24,7 +24,7 @@ import torch
 assert sys.argv[1:] in ([], ["--epochs", "2"])
 torch.compile(torch.sin, backend="eager")(torch.ones(3))
 """
-IS_GATE = {"check", "try"}
+IS_GATE = {"accuracy", "check", "try"}
 """Exits with 1 where it finds something, or where nothing is gained."""
 
 
@@ -35,7 +35,7 @@ EXAMPLES: dict[str, list[str]] = {
 SUMMARIES = {
     name: summary for group in (*COMMANDS.values(), FOR_TOOLS) for name, summary in group.items()
 }
-IS_LONG = {"cure", "survey", "bench", "fix", "export"}
+IS_LONG = {"accuracy", "cure", "survey", "bench", "fix", "export"}
 """Their own tests run them; their examples wait for the night, as all second ones do."""
 
 

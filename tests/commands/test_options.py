@@ -40,6 +40,7 @@ DOCUMENTS = {
     "lint": formats.LINT,
     "try": formats.FIXES,
     "bench": formats.BENCH,
+    "accuracy": documents.ACCURACY,
     "cure": documents.CURE,
     "export": documents.EXPORT,
     "survey": documents.SURVEY,

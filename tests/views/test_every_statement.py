@@ -15,6 +15,7 @@ import pytest
 from graphdoctor.facts.guards import Guards
 from graphdoctor.studies.export.view import export_view
 from graphdoctor.studies.ranks.view import job_view
+from graphdoctor.views.accuracy import accuracy_view
 from graphdoctor.views.bench import bench_view
 from graphdoctor.views.check import check_view
 from graphdoctor.views.comparison import comparison_view
@@ -31,6 +32,7 @@ from graphdoctor.views.survey import survey_view
 from graphdoctor.views.survey_comparison import survey_comparison_view
 from tests.each import for_each
 from tests.factories import diagnosed, recording, with_facts
+from tests.studies.accuracy.reports import stale, wrong
 from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import mobilenet, swept, troubled
 from tests.studies.export.reports import blocked
@@ -61,6 +63,8 @@ VIEWS: dict[str, Callable[[], View]] = {
     "bench": lambda: bench_view(mobilenet()),
     "bench of sizes": lambda: bench_view(swept()),
     "bench with trouble": lambda: bench_view(troubled()),
+    "accuracy": lambda: accuracy_view(wrong()),
+    "accuracy of a stale graph": lambda: accuracy_view(stale()),
     "cure": lambda: cure_view(cured()),
     "export": lambda: export_view(blocked()),
     "profile": lambda: profile_view(trained(), None, root=Path("/work")),

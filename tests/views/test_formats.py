@@ -31,6 +31,7 @@ from graphdoctor.views.json import schema_text
 from tests.conftest import RECORDED_LOGS
 from tests.each import for_each
 from tests.factories import diagnosed
+from tests.studies.accuracy.reports import wrong
 from tests.studies.bench.cure_reports import cured
 from tests.studies.bench.reports import attention, mobilenet, swept, troubled
 from tests.studies.export.reports import blocked
@@ -78,6 +79,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "CHECK": failed_report(),
         "JOB": job(rank(0, compiled()), rank(1, compiled(), compiled("0/1", causes=("x: 1 → 2",)))),
         "BENCH": attention(),
+        "ACCURACY": wrong(),
         "CURE": cured(),
         "EXPORT": blocked(),
         "SURVEY": survey_report(),

@@ -20,6 +20,7 @@ from typing import IO, Literal
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import (
+    ACCURACY_FILE,
     BENCH_FILE,
     CURE_FILE,
     EXPORT_FILE,
@@ -52,7 +53,15 @@ def state_folder() -> Path | None:
 FOLDER = ".graphdoctor"
 _LAST = "last"
 _NAME = re.compile(r"\d{8}-\d{6}-\d{6}-")
-_RESULTS = (BENCH_FILE, CURE_FILE, EXPORT_FILE, FIXES_FILE, PROFILE_FILE, WHAT_IF_FILE)
+_RESULTS = (
+    ACCURACY_FILE,
+    BENCH_FILE,
+    CURE_FILE,
+    EXPORT_FILE,
+    FIXES_FILE,
+    PROFILE_FILE,
+    WHAT_IF_FILE,
+)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 Pool = Literal["", "@check", "@survey"]

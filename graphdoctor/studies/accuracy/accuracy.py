@@ -1,0 +1,152 @@
+"""Compares compiled code with eager mode, and follows a difference to the operation that makes it.
+
+Comes in: a program. Goes out: an ``AccuracyReport``. The program runs without torch.compile, in
+float64 and compiled (``trials/judge.py``); results that differ are looked into from the cheapest
+question to the dearest: whether a fresh compile agrees, so that a graph was stale; whether the
+program asks if it is compiled; which stage of the compiler is wrong (``stages.py``); which
+operation of that stage's graph; and what cures it (``cures.py``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphdoctor.facts.accuracy import AccuracyReport, Cure, StaleValue, TracingBranch
+from graphdoctor.facts.bench import Stages
+from graphdoctor.facts.diagnosis import Diagnosis
+from graphdoctor.facts.located import Located, NotLocated
+from graphdoctor.facts.reading import write_fact
+from graphdoctor.probe.wire import ACCURACY_FILE
+from graphdoctor.studies.accuracy.cures import Cures
+from graphdoctor.studies.accuracy.stages import Following, Subject
+from graphdoctor.studies.accuracy.stub import Accuracy, accuracy_of
+from graphdoctor.trials.judge import Reference
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
+from graphdoctor.version import __version__
+from graphdoctor.views.accuracy import accuracy_text
+from graphdoctor.views.reasons import reasons_text
+
+_FOLDER = "accuracy"
+_COMPILED = "compiled"
+
+
+def compare(
+    request: Request,
+    recording: Path,
+    diagnosis: Diagnosis,
+    setup: Setup,
+    *,
+    budget_s: float,
+    others: Sequence[str] = (),
+) -> AccuracyReport:
+    """Compare a recorded program, and look into what differs for so many seconds.
+
+    ``others``: interpreters of environments whose torch is tried, too.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted before there was a verdict.
+    """
+    with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
+        search = _Search(replays, request, recording / _FOLDER, setup, budget_s)
+        accuracy = search.compare()
+        is_interrupted = False
+        if accuracy.verdict == "different":
+            try:
+                search.look_into(accuracy, (), others)
+            except KeyboardInterrupt:
+                is_interrupted = True
+    recorded = diagnosis.recording
+    report = AccuracyReport(
+        graphdoctor_version=__version__,
+        environment=recorded.environment,
+        target=recorded.target.replace(compile_arguments=request.spec.compile_arguments()),
+        text="",
+        verdict=accuracy.verdict,
+        reason=reasons_text(accuracy.reasons),
+        call_count=accuracy.call_count,
+        correctness=accuracy.correctness,
+        kinds=accuracy.kinds,
+        differences=accuracy.differences,
+        draws_random=accuracy.draws_random,
+        first_call=accuracy.first_call,
+        stages=search.stages,
+        located=search.located,
+        not_located=search.not_located,
+        stale=search.stale,
+        branches=(),
+        is_branch_explained=search.is_branch_explained,
+        cures=tuple(search.cures),
+        is_interrupted=is_interrupted,
+        gaps=recorded.gaps,
+    )
+    report = report.replace(text=accuracy_text(report))
+    write_fact(report, recording / ACCURACY_FILE)
+    return report
+
+
+@dataclass
+class _Search:
+    replays: Replays
+    request: Request
+    folder: Path
+    setup: Setup
+    budget_s: float
+    stages: Stages | None = None
+    located: Located | None = None
+    not_located: NotLocated | None = None
+    stale: StaleValue | None = None
+    is_branch_explained: bool | None = None
+    cures: list[Cure] = field(default_factory=list)
+    _reference: Reference = field(init=False)
+    _program: Program = field(default_factory=Program)
+
+    def compare(self) -> Accuracy:
+        """Run the program in each way, and judge the compiled one."""
+        self._reference = Reference(self.replays, self._program, on_phase=self.setup.on_phase)
+        self.setup.on_phase("running with torch.compile")
+        compiled = self._reference.replay(self._program, _COMPILED)
+        accuracy = accuracy_of(self._reference, compiled, self._program, _COMPILED)
+        # From now on, every run draws its random numbers as the verdict needs it.
+        self._program = self._program.changed(accuracy.change)
+        return accuracy
+
+    def look_into(
+        self, accuracy: Accuracy, branches: Sequence[TracingBranch], others: Sequence[str]
+    ) -> None:
+        """Find what makes results differ, and what cures it."""
+        deadline = time.monotonic() + self.budget_s
+        on_phase, spec = self.setup.on_phase, self.request.spec
+        if accuracy.call_count > 1:
+            on_phase("compiling each call anew")
+            self.stale = None
+        if self.stale is None and branches:
+            on_phase("running eager mode's other branches")
+            self.is_branch_explained = None
+        if self.stale is None and not self.is_branch_explained:
+            subject = Subject(self._reference, self._program, spec, {}, _COMPILED)
+            following = Following(subject, deadline, on_phase)
+            stage = following.find_stage()
+            self.stages = following.stages
+            if stage is not None:
+                on_phase(f"looking for the operation that {stage} changes")
+                self._locate(subject, stage, deadline)
+                following.find_parts()
+                self.stages = following.stages
+        cures = Cures(
+            self._reference, self.replays, self._program, self.request, self.setup, self.folder
+        )
+        for cure in cures.tried(self.stages, self.located, others, deadline):
+            self.cures.append(cure)
+
+    def _locate(self, subject: Subject, stage: str, deadline: float) -> None:
+        program, spec = subject.variant(stage, (), self._program.change)
+        limit_s = max(deadline - time.monotonic(), 0.0)
+        run = self.replays.replay(program, "located", spec=spec, locate_s=limit_s)
+        if run.replay is not None:
+            self.located, self.not_located = run.replay.located, run.replay.not_located
