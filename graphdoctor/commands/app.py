@@ -55,10 +55,10 @@ command."""
 _NAMES_OF_SELDOM = """
     --batch --export --calls --train --no-grad --seed --device --dtype --python --own --timeout
     --exclude --shard --resume --only --dynamic --fullgraph --option --regional --config --coverage
-    --sweep --check-results --other-python --thorough --pages --again --vary --jobs --timing --no-timing
+    --sweep --check-results --thorough --pages --again --vary --jobs --timing --no-timing
     --trial-timeout --trial-memory --on --cpus --gpus --memory --retries --no-baseline --allow-empty
     --own-code --select --ignore --stages --stage --graph --compile --with-trials --drop --open
-    --force --source --stdout --recordings --quiet --color
+    --other-python --force --source --stdout --recordings --quiet --color
 """
 SELDOM = frozenset(_NAMES_OF_SELDOM.split())
 """Options that ``--help`` only counts: a command's help fits on two screens."""

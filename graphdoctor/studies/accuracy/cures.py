@@ -1,5 +1,6 @@
-"""Tries what makes results agree again: settings one by one, the operation kept out of the graph,
-the torch of another environment. What helps is timed beside the program as it was.
+"""Tries what makes results agree again: the part of the compiler that ``stages.py`` found, the
+operation kept out of graphs, the torch of another environment. What helps is timed beside the
+program as it was.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from pathlib import Path
 from graphdoctor.facts.accuracy import Cure, CureKind
 from graphdoctor.facts.bench import Speedup, Stages
 from graphdoctor.facts.located import Located
-from graphdoctor.studies.accuracy.stages import Switch, switches_of
 from graphdoctor.studies.bench.rounds import judged, speedup
 from graphdoctor.studies.bench.side_by_side import SideBySide, Way
 from graphdoctor.studies.bench.variants import VariantSpec
@@ -51,68 +51,48 @@ class Cures:
     def tried(
         self, stages: Stages | None, located: Located | None, others: Sequence[str], deadline: float
     ) -> Iterator[Cure]:
-        """Yield what was tried: what helps with its cost, the smallest first."""
-        helping = self._helping(stages, located, deadline)
-        for change in helping:
-            cost = self._cost(change) if time.monotonic() < deadline else None
-            yield Cure(
-                name=change.name,
-                kind=change.kind,
-                lines=change.lines,
-                arguments=dict(change.spec),
-                is_right=True,
-                cost=cost,
-                judgement=judged(cost, None),
+        """Yield what was tried: what is known to help, the operation outside of graphs, the torch
+        of other environments.
+        """
+        if stages is not None and stages.part is not None and stages.workaround is not None:
+            lines, arguments = stages.workaround.lines, stages.workaround.arguments
+            kind: CureKind = "part" if not arguments and "config" not in lines[0] else "setting"
+            change = _Change(stages.part, "argument" if not lines else kind, lines, arguments)
+            yield self._cure(change, deadline)
+        # A method of a tensor can't be kept out by its name.
+        if located is not None and located.operation.startswith("torch."):
+            lines = (
+                "import torch._dynamo",
+                f"torch._dynamo.disallow_in_graph({located.operation})",
             )
+            change = _Change(f"`{located.operation}` in graphs", "line", lines)
+            if time.monotonic() < deadline and self._is_right(change):
+                yield self._cure(change, deadline)
         for number, interpreter in enumerate(others):
             yield self._elsewhere(interpreter, number)
 
-    def _helping(
-        self, stages: Stages | None, located: Located | None, deadline: float
-    ) -> list[_Change]:
-        known = {} if stages is None else _outcomes(stages)
-        helping = []
-        for number, change in enumerate(self._changes(stages, located)):
-            if change.name not in known:
-                if time.monotonic() > deadline:
-                    break
-                self.setup.on_phase(f"trying {change.name}")
-                known[change.name] = self._is_right(change, f"cure-{number}")
-            helping += [change] if known[change.name] else []
-        workaround = stages and stages.workaround
-        if not helping and stages is not None and workaround:
-            # Several parts together, each of which alone doesn't help.
-            name, lines = stages.part or "", workaround.lines
-            helping.append(_Change(name, "part", lines, workaround.arguments))
-        return helping
-
-    def _changes(self, stages: Stages | None, located: Located | None) -> Iterator[_Change]:
-        if stages is not None and stages.first is not None:
-            for switch in switches_of(stages.first, self.request.spec):
-                if not switch.is_kind:
-                    yield _change_of(switch)
-            if stages.workaround is not None and stages.part is not None:
-                yield _Change(
-                    stages.part, "part", stages.workaround.lines, stages.workaround.arguments
-                )
-        if located is not None and located.operation.startswith("torch."):
-            line = f"torch._dynamo.disallow_in_graph({located.operation})"
-            yield _Change(
-                f"with `{located.operation}` outside of graphs",
-                "line",
-                ("import torch._dynamo", line),
-            )
+    def _cure(self, change: _Change, deadline: float) -> Cure:
+        cost = self._cost(change) if time.monotonic() < deadline else None
+        return Cure(
+            name=change.name,
+            kind=change.kind,
+            lines=change.lines,
+            arguments=dict(change.spec),
+            is_right=True,
+            cost=cost,
+            judgement=judged(cost, None),
+        )
 
     def _changed(self, change: _Change) -> Program:
         return self.program.changed(RunChange(setup=change.lines))
 
-    def _is_right(self, change: _Change, name: str) -> bool:
-        program = self._changed(change)
+    def _is_right(self, change: _Change) -> bool:
+        self.setup.on_phase(f"running without {change.name}")
+        program, name = self._changed(change), f"without-{change.kind}"
         recording = self.reference.replay(program, name, spec=change.spec)
         if recording.exit.reason != "finished":
             return False
-        verdict = self.reference.judge(recording, program, name, spec=change.spec)
-        return verdict.correct is True
+        return bool(self.reference.judge(recording, program, name, spec=change.spec).correct)
 
     def _cost(self, change: _Change) -> Speedup | None:
         """Time a call with a change beside one without; None if one can't be timed."""
@@ -146,21 +126,3 @@ class Cures:
             is_right=verdict.correct is True,
             reason=None if verdict.correct else reasons_text(reasons),
         )
-
-
-def _change_of(switch: Switch) -> _Change:
-    return _Change(
-        switch.name, "setting" if switch.lines else "argument", switch.lines, switch.spec
-    )
-
-
-def _outcomes(stages: Stages) -> dict[str, bool]:
-    """Whether the first wrong stage was right without one part, by its name."""
-    outcomes = {
-        result.without[0]: result.outcome == "ok"
-        for result in stages.results
-        if result.name == stages.first and len(result.without) == 1
-    }
-    if stages.part is not None and stages.workaround is not None:
-        outcomes[stages.part] = True
-    return outcomes
