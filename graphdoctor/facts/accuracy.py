@@ -22,9 +22,9 @@ AccuracyVerdict = Literal["same bits", "rounding", "different", "unknown"]
 rounding differs; ``different``: rounding can't explain it; ``unknown``: nobody can say, and the
 report says why."""
 
-CureKind = Literal["setting", "argument", "part", "line", "torch"]
-"""A ``setting`` of torch's, an ``argument`` of torch.compile, a ``part`` of the compiler that is
-left out, an operation kept out of the graph (``line``), or the ``torch`` of another environment."""
+CureKind = Literal["part", "argument", "line", "torch"]
+"""A ``part`` of the compiler that is left out, by a setting too; an ``argument`` of torch.compile;
+an operation that is kept out of graphs (``line``); or the ``torch`` of another environment."""
 
 
 class StaleValue(Fact):

@@ -56,8 +56,7 @@ class Cures:
         """
         if stages is not None and stages.part is not None and stages.workaround is not None:
             lines, arguments = stages.workaround.lines, stages.workaround.arguments
-            kind: CureKind = "part" if not arguments and "config" not in lines[0] else "setting"
-            change = _Change(stages.part, "argument" if not lines else kind, lines, arguments)
+            change = _Change(stages.part, "part" if lines else "argument", lines, arguments)
             yield self._cure(change, deadline)
         # A method of a tensor can't be kept out by its name.
         if located is not None and located.operation.startswith("torch."):
