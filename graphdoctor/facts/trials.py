@@ -29,11 +29,23 @@ OutputsVerdict = Literal["equal", "different", "not_compared"]
 
 
 ResultKind = Literal[
-    "outputs", "gradients", "state", "stdout", "logs", "warnings", "files", "stderr"
+    "outputs",
+    "gradients",
+    "state",
+    "forms",
+    "exceptions",
+    "stdout",
+    "logs",
+    "warnings",
+    "files",
+    "stderr",
 ]
 """``state``: parameters, buffers, gradients and plain attributes of modules after the calls, and
-arguments that a call changed; ``logs``: what the program logged through ``logging``; ``files``: the
-names of those that it wrote, and what else it did to files and folders."""
+arguments that a call changed; ``forms``: dtype, device, strides and ``requires_grad`` of output
+tensors, and what they are the same as or views of; ``exceptions``: type and message of what a call
+raised; ``logs``: what the program logged through ``logging``; ``files``: the names of those that it
+wrote, and what else it did to files and folders. ``forms`` and ``exceptions`` are compared where
+that is asked for."""
 
 TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "warnings", "files", "stderr"})
 """Kinds of results that a program writes rather than computes."""
@@ -69,9 +81,15 @@ class Difference(Fact):
     kind: ResultKind
     where: str
     """Name of the value, such as ``call 2, output['logits']``."""
+    call: int | None = None
+    """The first call, from 1, with a value of the kind that differs as clearly as this one; None if
+    no call has one, and in older recordings."""
     largest: float | None = None
     """The largest absolute difference; None if shapes, dtypes or types differ, or a value is NaN or
     missing."""
+    spacings: float | None = None
+    """The same in units of the spacing of the dtype's numbers at the reference; None if it isn't a
+    floating-point tensor, and in older recordings."""
     presence: Literal["missing", "new"] | None = None
     """True if only one of the two has the value."""
     value: str | None = None
@@ -99,6 +117,12 @@ class Comparison(Fact):
         are."""
     is_bitwise_equal: bool | None = None
     """True if every computed value is the same, bit by bit; None in recordings that don't say."""
+    counts: dict[ResultKind, int] = field(default_factory=dict)
+    """Values that were compared of each kind; empty in older recordings."""
+    differing_counts: dict[ResultKind, int] = field(default_factory=dict)
+    """Of these, the values that differ as clearly as the largest difference of the kind."""
+    rounded: tuple[ResultKind, ...] = ()
+    """Kinds of computed values of which one isn't the same bit by bit."""
     zero_gradients: tuple[str, ...] = ()
     """Gradients that are 0 where the reference has none; no difference, unless an optimizer makes
     one."""
@@ -193,6 +217,10 @@ class Replay(Fact):
     kinds_apart: tuple[ResultKind, ...] = ()
     """Kinds of results of which the float64 run computed a value in another way, such as from other
     random numbers."""
+    changing: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
+    """Plain values that the program can read before each call (arguments, attributes, globals,
+    torch's modes), by expression, without those that stay the same; None where there is none; empty
+    if nobody asked."""
     draws_random: bool = False
     """True if a call drew from Python's, torch's or NumPy's own random generator."""
     lost: tuple[str, ...] = ()

@@ -118,10 +118,15 @@ class Replays:
         attacks: str | None = None,
         redraws: bool = False,
         locate_s: float | None = None,
+        has_forms: bool = False,
+        is_fresh_compiled: bool = False,
     ) -> Recording:
         """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
         this name chose, where ``redraws`` allows draws for more rows. ``locate_s``: name the first
         operation of a graph that is wrong, for so many seconds from the first call on.
+
+        ``has_forms``: what callers rely on besides values, and exceptions, are results too.
+        ``is_fresh_compiled``: each call finds no compiled code of an earlier one.
         """
         folder, plan = self._planned(program, name)
         plan |= {
@@ -131,6 +136,8 @@ class Replays:
             "is_float64": is_float64,
             "shaken": shaken,
             "earlier": self._results_of(earlier),
+            "forms": has_forms,
+            "fresh": is_fresh_compiled,
         }
         if attacks is not None:
             folder_of = str(self._folder / attacks / _ATTACKS)

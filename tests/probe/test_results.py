@@ -71,6 +71,9 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path):
         "kinds": ["outputs"],
         "differences": [],
         "is_bitwise_equal": False,
+        "counts": {"outputs": 3},
+        "differing_counts": {},
+        "rounded": ["outputs"],
         "zero_gradients": [],
         "note": None,
     }

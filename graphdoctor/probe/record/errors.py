@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from traceback import StackSummary, TracebackException
@@ -15,6 +16,8 @@ from traceback import StackSummary, TracebackException
 from ...facts.run import HintCode, HintValue
 
 _MAX_MESSAGE = 20_000
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+")
+_COMPILING = "torch._dynamo.exc."
 _IMPORTS = ("<frozen importlib", importlib.__file__)
 _CHILD = tuple(str(Path(__file__).resolve().parents[2] / room) for room in ("catalog", "probe"))
 
@@ -87,6 +90,17 @@ def _chain(report: TracebackException | None) -> Iterator[TracebackException]:
 def message_of(error: BaseException) -> str:
     """Return an exception's message, cut where it is long."""
     return text_of(error)[:_MAX_MESSAGE]
+
+
+def raised_text(error: BaseException) -> str:
+    """Write type and message of an exception; of one that torch wrapped another in while it
+    compiled, both. Addresses of objects differ from run to run.
+    """
+    inside = getattr(error, "inner_exception", error.__cause__)
+    text = f"{type_name(error)}: {message_of(error)}"
+    if type_name(error).startswith(_COMPILING) and isinstance(inside, BaseException):
+        text = f"{type_name(error)} around {type_name(inside)}: {message_of(inside)}"
+    return _ADDRESS.sub("0x…", text)
 
 
 def first_line(error: BaseException) -> str:

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from ...facts.base import Fields
 from ...facts.trials import (
+    THE_CALL,
     Comparison,
     Difference,
     Judged,
@@ -39,12 +40,14 @@ from ...facts.trials import (
     ResultKind,
     TextChange,
 )
+from ...wording import shortened
 from ..record.describe import value_text
 from .arguments import has_strides
 from .results import AFTER_CALLS, COMPUTED, DRAWN, KINDS, STRUCTURE, TEXTS, Results
 
 _Values = Mapping[str, Any]
 
+_MAX_ERROR = 200
 _SIZE = re.compile(r"(list|tuple|dict) of (\d+)")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _PLACES = {
@@ -61,16 +64,21 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
     kinds = []
     differences: list[Difference] = []
     zeros = []
+    raised, is_ended_apart = _exceptions(mine, reference)
+    if raised is not None and raised.call is not None and is_ended_apart:
+        mine, reference = (results.before(raised.call) for results in (mine, reference))
     omitted = [at for at in (mine.omitted_from, reference.omitted_from) if at is not None]
-    is_bitwise_equal = True
+    counts: dict[ResultKind, int] = {}
+    differing_counts: dict[ResultKind, int] = {}
+    rounded = []
     for kind in KINDS:
         values = mine.values[kind]
         others = reference.values[kind]
-        if kind in COMPUTED:
-            is_bitwise_equal = is_bitwise_equal and all(
-                name in values and name in others and _has_same_bits(values[name], others[name])
-                for name in _names(kind, values, others)
-            )
+        if kind in COMPUTED and not all(
+            name in values and name in others and _has_same_bits(values[name], others[name])
+            for name in _names(kind, values, others)
+        ):
+            rounded.append(kind)
         if kind == "gradients":
             # A gradient of zeros where the reference has none is the same.
             unused = [name for name in values if others.get(name) is None]
@@ -87,7 +95,10 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
         # The structure of outputs that were too large isn't what they are.
         if any(not omitted or not name.endswith(STRUCTURE) for name in (*values, *others)):
             kinds.append(kind)
-        if kind in TEXTS:
+            counts[kind] = sum(not name.endswith(STRUCTURE) for name in others)
+        if kind == "exceptions":
+            differences += [] if raised is None else [raised]
+        elif kind in TEXTS:
             differences += _text_differences(kind, values, others)
         elif differing := list(_differences(kind, values, others, rounding)):
             # The first without a number (another shape or type); what may be rounding is never
@@ -98,14 +109,35 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
             )
             if kind == "state":
                 worst = worst.replace(change=_state_change(differing, values, others))
-            differences.append(worst)
+            clear = [it.where for it in differing if it.may_be_rounding == worst.may_be_rounding]
+            numbers = {**reference.calls, **mine.calls}
+            calls = [numbers[name] for name in clear if name in numbers]
+            differences.append(worst.replace(call=min(calls, default=None)))
+            differing_counts[kind] = len(clear)
     return Comparison(
         kinds=tuple(kinds),
         differences=tuple(differences),
-        is_bitwise_equal=is_bitwise_equal,
+        is_bitwise_equal=not rounded,
+        counts=counts,
+        differing_counts=differing_counts,
+        rounded=tuple(rounded),
         zero_gradients=tuple(zeros),
         note=f"from call {min(omitted)} on, values are too large to compare" if omitted else None,
     )
+
+
+def _exceptions(mine: Results, reference: Results) -> tuple[Difference | None, bool]:
+    """Return how exceptions differ, and whether only one of both raised, so that the other made
+    more calls.
+    """
+    values, others = (of.values["exceptions"] for of in (mine, reference))
+    name = next((name for name in values if values[name] != others.get(name, "")), None)
+    if name is None:
+        return None, False
+    value, expected = (shortened(of.get(name, ""), _MAX_ERROR) or None for of in (values, others))
+    return Difference(
+        kind="exceptions", where=THE_CALL, call=mine.calls[name], value=value, reference=expected
+    ), value is None or expected is None
 
 
 def differing_attributes(mine: _Values, other: _Values) -> list[str]:
@@ -123,6 +155,9 @@ def _names(kind: str, mine: _Values, other: _Values) -> list[str]:
     keep one in them.
     """
     new = [name for name in mine if name not in other]
+    if kind == "forms":
+        # What has no counterpart is among the outputs.
+        return [name for name in other if name in mine]
     if kind == "state":
         attributes = {_attribute_of(name) for name in other}
         new = [n for n in new if not n.endswith(AFTER_CALLS) or _attribute_of(n) in attributes]
@@ -205,7 +240,9 @@ def _differences(
             detail = dict(zip(("value", "reference"), texts, strict=True))
         elif value.numel() and not value.is_quantized and value.layout is torch.strided:
             largest = distance(value, reference)
-            detail = {"largest": largest} if math.isfinite(largest) else {"is_finite": False}
+            detail = {"is_finite": False}
+            if math.isfinite(largest):
+                detail = {"largest": largest, "spacings": _spacings(value, reference)}
         yield Difference(kind=kind, where=name, may_be_rounding=may_be_rounding, **detail)
 
 
@@ -504,6 +541,23 @@ def _is_small(value: Tensor, precise: Tensor) -> bool:
 def _largest(value: Tensor) -> float:
     size = _exact(value).abs().nan_to_num(nan=0.0, posinf=0.0)
     return float(size.max()) if size.numel() else 0.0
+
+
+def _spacings(value: Tensor, reference: Tensor) -> float | None:
+    """Return the largest absolute difference in units of the spacing of numbers there; None if they
+    have none.
+    """
+    if not reference.is_floating_point():
+        return None
+    apart = (_exact(value) - _exact(reference)).abs().nan_to_num(nan=0.0, posinf=0.0).flatten()
+    at = int(apart.argmax())
+    return float(apart[at]) / spacing(float(reference.flatten()[at]), reference.dtype)
+
+
+def spacing(number: float, dtype: torch.dtype) -> float:
+    """Return how far the dtype's numbers are apart around a finite one."""
+    kind = torch.finfo(dtype)
+    return kind.eps * 2.0 ** (math.frexp(max(abs(number), kind.smallest_normal))[1] - 1)
 
 
 def distance(value: Tensor, precise: Tensor) -> float:

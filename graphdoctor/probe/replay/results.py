@@ -48,7 +48,7 @@ DRAWN = "random numbers drawn in"
 STRUCTURE = ", structure"
 TEXTS: tuple[ResultKind, ...] = ("stdout", "logs", "warnings", "files", "stderr")
 COMPUTED: tuple[ResultKind, ...] = ("outputs", "gradients", "state")
-KINDS: tuple[ResultKind, ...] = (*COMPUTED, *TEXTS)
+KINDS: tuple[ResultKind, ...] = (*COMPUTED, "forms", "exceptions", *TEXTS)
 _GRADIENT_SEED = 20_250
 
 Modules = dict[str, Module]
@@ -62,6 +62,8 @@ class Results:
     """The results of one replay."""
 
     values: dict[str, Fields] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+    calls: dict[str, int] = field(default_factory=dict)
+    """The calls that values are of, by the values' names."""
     byte_count: int = 0
     call_count: int = 0
     omitted_from: int | None = None
@@ -76,8 +78,19 @@ class Results:
         """Keep what a call returned, containers taken apart."""
         self.call_count += 1
         call = f"call {self.call_count}"
-        self._keep("outputs", dict(_named_leaves(output, f"{call}, output")))
-        self._keep("outputs", {f"{call}{STRUCTURE}": tree_structure(output)})
+        self._keep_of_call("outputs", dict(named_leaves(output, f"{call}, output")))
+        self._keep_of_call("outputs", {f"{call}{STRUCTURE}": tree_structure(output)})
+
+    def add_forms(self, forms: Fields) -> None:
+        """Keep what the last call's outputs are besides their values; nothing was raised."""
+        call = f"call {self.call_count}"
+        self._keep_of_call("forms", {f"{call}, {name}": value for name, value in forms.items()})
+        self._keep_of_call("exceptions", {call: ""})
+
+    def add_exception(self, text: str) -> None:
+        """Keep what a call raised in place of its results; no call comes after it."""
+        self.call_count += 1
+        self._keep_of_call("exceptions", {f"call {self.call_count}": text})
 
     def add_draws(self, random: RandomState) -> None:
         """Keep where the last call, whose results come later, left the random numbers."""
@@ -86,7 +99,8 @@ class Results:
     def add_gradients(self, gradients: dict[str, Tensor | None]) -> None:
         """Keep the gradients of the last call, by parameter or argument."""
         prefix = f"call {self.call_count}, {GRADIENT_OF}"
-        self._keep("gradients", {prefix + name: value for name, value in gradients.items()})
+        named = {prefix + name: value for name, value in gradients.items()}
+        self._keep_of_call("gradients", named)
 
     def add_arguments(self, before: Tensors, after: Tensors) -> None:
         """Keep the arguments that the last call mutated."""
@@ -94,7 +108,7 @@ class Results:
         for name, copy in before.items():
             now = after[name].detach()
             if not is_same(now, copy):
-                self._keep("state", {f"{prefix}{name} after it": now})
+                self._keep_of_call("state", {f"{prefix}{name} after it": now})
 
     def add_plain(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Keep what calls changed of the values that a target has outside of modules."""
@@ -121,6 +135,10 @@ class Results:
         for kind, text in texts.items():
             self.values[kind]["text"] = text[:_MAX_TEXT]
 
+    def _keep_of_call(self, kind: str, values: Fields) -> None:
+        self._keep(kind, values)
+        self.calls |= dict.fromkeys(values, self.call_count)
+
     def _keep(self, kind: str, values: Fields) -> None:
         tensors = [value for value in values.values() if isinstance(value, Tensor)]
         size = sum(value.numel() * value.element_size() for value in tensors)
@@ -142,6 +160,14 @@ class Results:
         left = {name: value for name, value in values.items() if not name.startswith(beginnings)}
         return replace(self, values={**self.values, kind: left})
 
+    def before(self, call: int) -> Results:
+        """Leave out what is of a call and of those after it, and what all calls left."""
+        values = {
+            kind: {n: value for n, value in named.items() if self.calls.get(n, call) < call}
+            for kind, named in self.values.items()
+        }
+        return replace(self, values={**values, "exceptions": self.values["exceptions"]})
+
     def save(self, path: Path) -> None:
         """Write them to disk."""
         torch.save(vars(self), path)
@@ -158,7 +184,8 @@ def _kept(leaf: object) -> Any:
     return leaf if type(leaf) in _NUMBERS else value_text(leaf)
 
 
-def _named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+def named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield what is in containers, dataclasses and objects, with the path to it."""
     for path, leaf in tree_leaves_with_path(value):
         yield f"{name}{path}", leaf
         if isinstance(leaf, (Tensor, *_NUMBERS, type)) or depth > 2:
@@ -168,7 +195,7 @@ def _named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[st
             members = {part.name: getattr(leaf, part.name, None) for part in fields(leaf)}
         for key, member in members.items() if isinstance(members, dict) else ():
             if isinstance(member, (Tensor, *_CONTAINERS)):
-                yield from _named_leaves(member, f"{name}{path}.{key}", depth + 1)
+                yield from named_leaves(member, f"{name}{path}.{key}", depth + 1)
 
 
 def _state(module: Module, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -269,7 +296,7 @@ def tensors_in(arguments: Fields) -> Tensors:
     return {
         path: leaf
         for name, value in arguments.items()
-        for path, leaf in _named_leaves(value, name)
+        for path, leaf in named_leaves(value, name)
         if isinstance(leaf, Tensor)
     }
 
@@ -300,7 +327,7 @@ def gradients_of(output: object, modules: Modules, arguments: Tensors) -> dict[s
     """
     outputs = [
         leaf
-        for _, leaf in _named_leaves(output, "")
+        for _, leaf in named_leaves(output, "")
         if isinstance(leaf, Tensor)
         and leaf.requires_grad
         and (leaf.is_floating_point() or leaf.is_complex())

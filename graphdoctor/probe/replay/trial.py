@@ -6,7 +6,8 @@ Sources are torch's, such as ``L['x']``. Every call starts from the same seed. R
 disk, and compared with those of the ``references``; a ``float64`` run and the ``others``, more runs
 of the untouched program, say what is rounding. ``without`` leaves parts of the compiler out, all of
 a kind for null, and has those that are used reported. ``alike`` makes only calls like the first
-one, ``export`` those of ``torch.export``'s program.
+one, ``export`` those of ``torch.export``'s program. ``forms`` has what callers rely on besides
+values and what a call raises as results, ``fresh`` each call compiled anew.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
+from ...facts.base import Fields
 from ...facts.trials import CompilerPartKind, Replay
 from ..events import EventFile
-from ..record.errors import TargetError
+from ..record.errors import TargetError, raised_text
 from ..target.snapshot import RandomState, State, seed_everything, set_for
 from ..target.targets import Call, set_up, signature_of
 from ..torch_private import torch_config
 from .arguments import resized
 from .comparing import Rounding, Shaken, compared, differing_attributes
+from .forms import forms_in
 from .leaves import Step, item_at, passed_arguments, replaced_in
+from .plain_values import changing_values, plain_values
 from .results import (
     AFTER_CALLS,
     Results,
@@ -41,6 +45,7 @@ from .results import (
     modules_of,
     parameters_of,
     tensors_in,
+    tensors_of,
 )
 
 _ARGUMENT = re.compile(r"L\['(\w+)'\]((?:\['[^']*'\]|\[\d+\]|\.\w+)*)")
@@ -63,6 +68,10 @@ class Trial:
         self._buffers: Tensors = {}
         seed = plan.get("shaken")
         self._shaken = None if seed is None else Shaken(int(seed))
+        self.has_forms = bool(plan.get("forms"))
+        self._values: Fields = {}
+        """The arguments of the call, by name."""
+        self._plain: list[dict[str, str]] = []
 
     def prepare(self, events: EventFile) -> None:
         """Before torch.compile: convert or shake what the target uses, and set up torch as
@@ -177,10 +186,13 @@ class Trial:
         """Keep copies of a call's arguments, and of its defaults, to see whether it mutates
         them.
         """
+        if self.plan.get("fresh"):
+            torch.compiler.reset()
+            self._plain.append(plain_values(self._function, call))
         parameters = () if self._signature is None else self._signature.parameters.values()
         values = {p.name: p.default for p in parameters if p.default is not p.empty}
         values |= {name: value for _, name, value in passed_arguments(call, self._function)}
-        self._arguments = tensors_in(values)
+        self._values, self._arguments = values, tensors_in(values)
         self._copies = copies_of(self._arguments)
 
     @contextmanager
@@ -208,6 +220,9 @@ class Trial:
         results = self._results
         results.add_call(output)
         results.add_arguments(self._copies, self._arguments)
+        if self.has_forms:
+            tensors = {**self._arguments, **tensors_of(self.modules)}
+            results.add_forms(forms_in(output, self._values, tensors))
         if has_backward:
             tensors = {**self._arguments, **parameters_of(self.modules)}
             # Only leaves get one from backward; asking another tensor for it warns.
@@ -220,6 +235,10 @@ class Trial:
             self._lost_gradients.append(results.call_count)
         else:
             results.add_gradients(gradients)
+
+    def end_by_raising(self, error: BaseException) -> None:
+        """Keep what a call raised."""
+        self._results.add_exception(raised_text(error))
 
     def finish(self, texts: Mapping[str, str]) -> Replay:
         """Write the results, and compare them with those of the references."""
@@ -256,6 +275,7 @@ class Trial:
             compared=comparisons,
             errors=() if rounding is None else rounding.errors(mine),
             kinds_apart=() if rounding is None else rounding.kinds_apart(),
+            changing=changing_values(self._plain),
             draws_random=mine.draws_random,
             lost=tuple(lost),
         )

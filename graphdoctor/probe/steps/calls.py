@@ -88,7 +88,9 @@ def compare(workload: Workload, trial: Trial, texts: Mapping[str, str]) -> Repla
 
 
 def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = None) -> bool:
-    """Make calls in order, until one fails; returns whether none failed."""
+    """Make calls in order, until one fails; returns whether none failed, other than where that is a
+    result.
+    """
     for index in itertools.count(1):
         workload.events.phase("making the inputs of call {index}", index=index)
         if (call := next(calls, None)) is None:
@@ -116,6 +118,12 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
             lanes.write()
         # Not while it is being handled: the traceback of the same call without torch.compile would
         # include it.
+        if error is not None and workload.trial is not None and workload.trial.has_forms:
+            workload.end_by_raising(error)
+            described = described_error(error)
+            failed = CallError(**described, from_compiler=is_compiler_error(error))
+            workload.mark("end", index, outcome="error", duration_s=duration_s, error=failed)
+            break
         if error is not None:
             _report_failed(workload, call, index, error, duration_s)
             return False

@@ -252,6 +252,12 @@ class Workload:
                 forget_gradients(self.function)
         self._output = None
 
+    def end_by_raising(self, error: BaseException) -> None:
+        """In a trial, keep what the last call raised; there is none to repeat."""
+        if self.trial is not None:
+            self.trial.end_by_raising(error)
+        self.last_call = self._output = None
+
     def warm_up(self) -> None:
         """Make all calls once if the trial wants it; what they change is restored afterwards."""
         if self.trial is None or not self.trial.plan.get("warm_up"):

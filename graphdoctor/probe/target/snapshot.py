@@ -216,7 +216,7 @@ class State:
         waiting = [function, called, arguments]
         if called is not None:
             scope = called.__globals__
-            used = {name: scope.get(name) for name in _names(called.__code__)}
+            used = {name: scope.get(name) for name in names_in(called.__code__)}
             plain = {name: value for name, value in used.items() if type(value) in _NUMBERS}
             self._others.append(partial(scope.update, plain))
             waiting += (value for value in used.values() if isinstance(value, _USED))
@@ -376,6 +376,7 @@ def _differs(container: Any, kept: Any) -> bool:
     return len(container) != len(kept) or any(now is not then for now, then in pairs)
 
 
-def _names(code: CodeType) -> list[str]:
+def names_in(code: CodeType) -> list[str]:
+    """List the names of globals and attributes in a function's code, and in functions inside."""
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return [*code.co_names, *(name for within in inner for name in _names(within))]
+    return [*code.co_names, *(name for within in inner for name in names_in(within))]
