@@ -110,8 +110,8 @@ class AccuracyReport(Document):
     kinds: tuple[ComparedKind, ...] = ()
     differences: tuple[Difference, ...] = ()
     """The largest of each kind that rounding can't explain."""
-    draws_random: bool = False
-    """True if a call draws random numbers, so that eager mode's stream was used to compare."""
+    is_drawn_as_eager: bool = False
+    """True if a call draws random numbers, and compiled code was given eager mode's to compare."""
     first_call: int | None = None
     """The first call with another result; None if none has, or it isn't known."""
     stages: Stages | None = None

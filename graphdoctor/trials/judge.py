@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from graphdoctor.facts.accuracy import AccuracyVerdict, ComparedKind
 from graphdoctor.facts.bench import Correctness
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Diagnosis
@@ -36,6 +37,8 @@ EAGER_NUMBERS = RunChange(
 )
 """Makes compiled code draw its random numbers as eager mode does, where torch.compile has another
 way (``torch/_inductor/config.py`` and ``torch/_dynamo/config.py``, 2.13)."""
+
+_NO_ERRORS = Correctness(is_bitwise_equal=False, is_eager_repeatable=False)
 
 _STEPS = "eager mode's results change as much if the last digits of its inputs and parameters do"
 _OTHER_NUMBERS = (
@@ -257,6 +260,32 @@ class Verdict:
         return () if self.reason is None else (self.reason,)
 
 
+@dataclass(frozen=True)
+class Accuracy:
+    """What a variant's results are beside eager mode's, kind by kind.
+
+    ``change``: what the run that was compared needed besides the variant's own.
+    """
+
+    verdict: AccuracyVerdict
+    reasons: tuple[Reason, ...] = ()
+    correctness: Correctness | None = None
+    kinds: tuple[ComparedKind, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    is_drawn_as_eager: bool = False
+    change: RunChange = field(default_factory=RunChange)
+
+    @property
+    def first_call(self) -> int | None:
+        """The first call with another result; None if there is none, or it isn't known."""
+        calls = [item.call for item in self.differences if item.call is not None]
+        return min(calls, default=None)
+
+
+_COUNTING_TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "files"})
+"""Texts that are results of a program; torch's own warnings and errors are among the others."""
+
+
 class Reference:
     """The program without torch.compile: twice as it is, the first time ``measured``, and once in
     float64.
@@ -273,12 +302,15 @@ class Reference:
         measured: Measured | None = None,
         prefix: str = "",
         is_judging: bool = True,
+        has_forms: bool = False,
     ) -> None:
         on_phase("running without torch.compile")
-        self.is_judging = is_judging
+        self.is_judging, self._has_forms = is_judging, has_forms
         self._name, again_name = f"{prefix}results-{EAGER}", f"{prefix}{_AGAIN}"
         self._prefix = prefix
-        self.eager = replays.replay(program, self._name, is_eager=True, measured=measured)
+        self.eager = replays.replay(
+            program, self._name, is_eager=True, measured=measured, has_forms=self._has_forms
+        )
         """The first run as it is."""
         self._replays, self._program, self._on_phase = replays, program, on_phase
         self._failure = _failure(self.eager)
@@ -290,7 +322,9 @@ class Reference:
             return
         on_phase("running in float64")
         float64 = f"{prefix}results-float64"
-        precise = replays.replay(program, float64, is_eager=True, is_float64=True)
+        precise = replays.replay(
+            program, float64, is_eager=True, is_float64=True, has_forms=self._has_forms
+        )
         if precise.exit.reason == "finished":
             self._rounding = RoundingNames(float64, (again_name,), judged="variant")
         else:
@@ -300,7 +334,12 @@ class Reference:
         on_phase("running without torch.compile again")
         rounding = replace(self._rounding, judged="untouched")
         again = replays.replay(
-            program, again_name, is_eager=True, references={EAGER: self._name}, rounding=rounding
+            program,
+            again_name,
+            is_eager=True,
+            references={EAGER: self._name},
+            rounding=rounding,
+            has_forms=self._has_forms,
         )
         self._failure = _failure(again)
         self._repeats = Untouched.seen(again)
@@ -320,16 +359,93 @@ class Reference:
     def replay(self, program: Program, name: str, **options: Any) -> Recording:  # noqa: ANN401 - passed on
         """Run a variant that is to be judged; ``given``: what else ``Replays.replay`` takes."""
         return self._replays.replay(
-            program, name, references={EAGER: self._name}, rounding=self._rounding, **options
+            program,
+            name,
+            references={EAGER: self._name},
+            rounding=self._rounding,
+            has_forms=self._has_forms,
+            **options,
         )
 
     def judge(self, recording: Recording, program: Program, name: str, **options: Any) -> Verdict:  # noqa: ANN401
         """Judge a variant that was replayed so."""
+        return self._judged(recording, program, name, **options)[0]
+
+    def accuracy(self, recording: Recording, program: Program, name: str) -> Accuracy:
+        """Judge a variant that was replayed so, each kind of its results on its own."""
+        verdict, compared = self._judged(recording, program, name)
+        if compared is None:
+            return Accuracy("unknown", verdict.reasons, verdict.correctness)
+        errors = {error.kind: error for error in (verdict.correctness or _NO_ERRORS).errors}
+        texts = {kind for kind in compared.kinds if kind in TEXTS} - _COUNTING_TEXTS
+        differing = {
+            item.kind: item
+            for item in compared.differences
+            if item.kind not in texts and not self._repeats.covers(item)
+        }
+        if verdict.correct:
+            # What may be rounding was found to be.
+            differing = {kind: item for kind, item in differing.items() if kind in TEXTS}
+        kinds = [
+            ComparedKind(
+                kind=kind,
+                verdict=self._of_kind(kind, compared, differing.get(kind), verdict),
+                count=compared.counts.get(kind, 1),
+                variant=errors[kind].variant if kind in errors else None,
+                eager=errors[kind].eager if kind in errors else None,
+            )
+            for kind in compared.kinds
+            if kind not in texts and compared.counts.get(kind, 1)
+        ]
+        of_kinds = {kind.verdict for kind in kinds}
+        decided: AccuracyVerdict = "same bits"
+        if verdict.correct is False or "different" in of_kinds:
+            decided = "different"
+        elif verdict.correct is None or "unknown" in of_kinds:
+            decided = "unknown"
+        elif not compared.is_bitwise_equal:
+            decided = "rounding"
+        reasons = verdict.reasons
+        if decided == "unknown" and not reasons:
+            reasons = (because("unstable_in_eager", *sorted(self._repeats.unstable)),)
+        return Accuracy(
+            decided,
+            reasons if decided in ("different", "unknown") else (),
+            verdict.correctness,
+            tuple(kinds),
+            tuple(differing.values()) if decided == "different" else (),
+            is_drawn_as_eager=verdict.change == EAGER_NUMBERS,
+            change=verdict.change,
+        )
+
+    def _of_kind(
+        self,
+        kind: ResultKind,
+        compared: Comparison,
+        difference: Difference | None,
+        verdict: Verdict,
+    ) -> AccuracyVerdict:
+        if difference is not None:
+            judged = {reason.difference.kind for reason in verdict.reasons if reason.difference}
+            is_wrong = verdict.correct is False and kind in judged
+            return "different" if is_wrong or not difference.may_be_rounding else "unknown"
+        is_unstable = kind in self._repeats.unstable | self._repeats.unstable_numbers
+        if is_unstable:
+            return "unknown"
+        return "rounding" if kind in compared.rounded else "same bits"
+
+    def _judged(
+        self,
+        recording: Recording,
+        program: Program,
+        name: str,
+        **options: Any,  # noqa: ANN401
+    ) -> tuple[Verdict, Comparison | None]:
         if not self.is_judging:
-            return Verdict(None, None, None)
+            return Verdict(None, None, None), None
         compared = compared_with_eager(recording)
         if self._failure is not None or compared is None:
-            return Verdict(None, None, self._failure or because("not_compared"))
+            return Verdict(None, None, self._failure or because("not_compared")), None
         differing = self._differing(compared)
         notes: list[str] = []
         change = RunChange()
@@ -341,7 +457,7 @@ class Reference:
             )
             repeated = recording if numbered == program else self.replay(numbered, name, **options)
             if (comparison := compared_with_eager(repeated)) is not None:
-                recording, differing = repeated, self._differing(comparison)
+                recording, compared, differing = repeated, comparison, self._differing(comparison)
                 is_agreed = all(difference.may_be_rounding for difference in differing)
                 notes += [_OTHER_NUMBERS] if is_agreed else []
         if differing and all(item.may_be_rounding for item in differing):
@@ -364,7 +480,7 @@ class Reference:
             note="; ".join(notes) or None,
             **place,
         )
-        return Verdict(correct, correctness, reason, change)
+        return Verdict(correct, correctness, reason, change), compared
 
     @property
     def _is_random(self) -> bool:

@@ -69,7 +69,7 @@ def accuracy_text(report: AccuracyReport) -> str:
     if report.verdict == "same bits":
         return f"Same bits: {of_calls} equal eager mode's bit by bit."
     if report.verdict == "rounding":
-        drawn = ", with eager mode's random numbers" if report.draws_random else ""
+        drawn = ", with eager mode's random numbers" if report.is_drawn_as_eager else ""
         return f"Only rounding differs in {of_calls}{drawn}."
     if report.verdict == "unknown":
         why = report.reason or "they weren't compared"
@@ -240,7 +240,7 @@ def _branches(report: AccuracyReport) -> Iterator[Block]:
         gone = "agree" if report.is_branch_explained else "still differ"
         yield f"If eager mode takes the compiled branches, results {gone}."
     rows = (
-        Row(Place(item.location.file, item.location.line), _branch(item))
+        Row(Place(item.location.file, item.location.line), Note(_branch(item)))
         for item in report.branches
     )
     yield from [Rows(rows, "line", 10)] if report.branches else []

@@ -10,7 +10,7 @@ from tests.views.outputs import on_terminal
 
 REPORTS = {
     "same bits": agreeing("same bits"),
-    "rounding": agreeing(draws_random=True),
+    "rounding": agreeing(is_drawn_as_eager=True),
     "different": wrong(),
     "stale": stale(),
     "asks": wrong(is_branch_explained=True, located=None, stages=None, cures=()),

@@ -201,11 +201,18 @@ class Trial:
         with RandomState():
             seed_everything(seed)
             of_call = RandomState()
-            with self._precise():
+            with self._precise(), self._uncompiled():
                 yield
             self._results.draws_random |= not of_call.is_current()
             if self._results.is_sampled:
                 self._results.add_draws(RandomState())
+
+    def _uncompiled(self) -> AbstractContextManager[Any]:
+        """Run what the program itself compiles without torch.compile, too, where all is compared
+        with eager mode.
+        """
+        is_eager = self.has_forms and not self.is_compiled
+        return torch.compiler.set_stance("force_eager") if is_eager else nullcontext()
 
     def _precise(self) -> AbstractContextManager[None]:
         """Make new tensors in float64 if the run is; not those that inputs are made from, which

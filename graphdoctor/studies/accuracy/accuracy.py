@@ -14,26 +14,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphdoctor.facts.accuracy import AccuracyReport, Cure, StaleValue, TracingBranch
+from graphdoctor.facts.accuracy import AccuracyReport, Cure, StaleValue
 from graphdoctor.facts.bench import Stages
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.located import Located, NotLocated
 from graphdoctor.facts.reading import write_fact
+from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.trials import TEXTS
 from graphdoctor.probe.wire import ACCURACY_FILE
 from graphdoctor.studies.accuracy.cures import Cures
 from graphdoctor.studies.accuracy.stages import Following, Subject
-from graphdoctor.studies.accuracy.stub import Accuracy, accuracy_of
-from graphdoctor.trials.judge import Reference
+from graphdoctor.trials.judge import Accuracy, Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
+from graphdoctor.trials.stale import stale_value
 from graphdoctor.version import __version__
 from graphdoctor.views.accuracy import accuracy_text
 from graphdoctor.views.reasons import reasons_text
 
 _FOLDER = "accuracy"
 _COMPILED = "compiled"
+_FRESH = "fresh"
 
 
 def compare(
@@ -58,7 +61,7 @@ def compare(
         is_interrupted = False
         if accuracy.verdict == "different":
             try:
-                search.look_into(accuracy, (), others)
+                search.look_into(accuracy, others)
             except KeyboardInterrupt:
                 is_interrupted = True
     recorded = diagnosis.recording
@@ -69,11 +72,11 @@ def compare(
         text="",
         verdict=accuracy.verdict,
         reason=reasons_text(accuracy.reasons),
-        call_count=accuracy.call_count,
+        call_count=len(search.compiled.calls),
         correctness=accuracy.correctness,
         kinds=accuracy.kinds,
         differences=accuracy.differences,
-        draws_random=accuracy.draws_random,
+        is_drawn_as_eager=accuracy.is_drawn_as_eager,
         first_call=accuracy.first_call,
         stages=search.stages,
         located=search.located,
@@ -104,37 +107,33 @@ class _Search:
     is_branch_explained: bool | None = None
     cures: list[Cure] = field(default_factory=list)
     _reference: Reference = field(init=False)
+    compiled: Recording = field(init=False)
     _program: Program = field(default_factory=Program)
 
     def compare(self) -> Accuracy:
         """Run the program in each way, and judge the compiled one."""
-        self._reference = Reference(self.replays, self._program, on_phase=self.setup.on_phase)
+        self._reference = Reference(
+            self.replays, self._program, on_phase=self.setup.on_phase, has_forms=True
+        )
         self.setup.on_phase("running with torch.compile")
-        compiled = self._reference.replay(self._program, _COMPILED)
-        accuracy = accuracy_of(self._reference, compiled, self._program, _COMPILED)
+        self.compiled = self._reference.replay(self._program, _COMPILED)
+        accuracy = self._reference.accuracy(self.compiled, self._program, _COMPILED)
         # From now on, every run draws its random numbers as the verdict needs it.
         self._program = self._program.changed(accuracy.change)
         return accuracy
 
-    def look_into(
-        self, accuracy: Accuracy, branches: Sequence[TracingBranch], others: Sequence[str]
-    ) -> None:
+    def look_into(self, accuracy: Accuracy, others: Sequence[str]) -> None:
         """Find what makes results differ, and what cures it."""
         deadline = time.monotonic() + self.budget_s
-        on_phase, spec = self.setup.on_phase, self.request.spec
-        if accuracy.call_count > 1:
-            on_phase("compiling each call anew")
-            self.stale = None
-        if self.stale is None and branches:
-            on_phase("running eager mode's other branches")
-            self.is_branch_explained = None
-        if self.stale is None and not self.is_branch_explained:
-            subject = Subject(self._reference, self._program, spec, {}, _COMPILED)
-            following = Following(subject, deadline, on_phase)
+        self._find_stale(accuracy)
+        is_computed = any(item.kind not in TEXTS for item in accuracy.differences)
+        if self.stale is None and is_computed and not self.is_branch_explained:
+            subject = Subject(self._reference, self._program, self.request.spec, {}, _COMPILED)
+            following = Following(subject, deadline, self.setup.on_phase)
             stage = following.find_stage()
             self.stages = following.stages
             if stage is not None:
-                on_phase(f"looking for the operation that {stage} changes")
+                self.setup.on_phase(f"looking for the operation that {stage} changes")
                 self._locate(subject, stage, deadline)
                 following.find_parts()
                 self.stages = following.stages
@@ -143,6 +142,17 @@ class _Search:
         )
         for cure in cures.tried(self.stages, self.located, others, deadline):
             self.cures.append(cure)
+
+    def _find_stale(self, accuracy: Accuracy) -> None:
+        """Compile each call anew; a graph that was reused is stale if that is right."""
+        call = accuracy.first_call
+        if call is None or call == 1:
+            return
+        self.setup.on_phase("compiling each call anew")
+        fresh = self._reference.replay(self._program, _FRESH, is_fresh_compiled=True)
+        anew = self._reference.accuracy(fresh, self._program, _FRESH)
+        if anew.verdict in ("same bits", "rounding"):
+            self.stale = stale_value(self.compiled, fresh, accuracy.differences[0], call)
 
     def _locate(self, subject: Subject, stage: str, deadline: float) -> None:
         program, spec = subject.variant(stage, (), self._program.change)

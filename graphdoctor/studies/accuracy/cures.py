@@ -111,7 +111,7 @@ class Cures:
 
     def _elsewhere(self, interpreter: str, number: int) -> Cure:
         """Compare the program in another environment."""
-        setup = replace(self.setup, interpreter=interpreter, warm=None)
+        setup = replace(self.setup, python=interpreter, warm=None)
         with Replays(self.request, self.folder / f"other-{number}", setup) as replays:
             reference = Reference(replays, self.program, on_phase=setup.on_phase)
             recording = reference.replay(self.program, _CURED)
