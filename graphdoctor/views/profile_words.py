@@ -224,8 +224,8 @@ def _part_text(
     if bound == "compute":
         reached = _reached(kernels, "compute_share")
         return (
-            f"matrix products and convolutions take {part}, at {reached} of what this device"
-            " reaches"
+            f"matrix products and convolutions that wait for compute take {part}, at {reached} of"
+            " what this device reaches"
         )
     if bound == "arithmetic":
         reached = _reached(kernels, "arithmetic_share")

@@ -90,7 +90,7 @@ def judged(
         if kernel.bytes and kernel.bytes / kernel.calls <= _IN_CACHE * cache_bytes:
             from_memory = (kernel.argument_bytes or 0) / kernel.bytes if is_cold else 0.0
         shares: dict[BoundBy, float] = {
-            "memory": (kernel.bandwidth_share or 0.0) * from_memory,
+            "memory": _of_memory(kernel.bandwidth_share or 0.0) * from_memory,
             "compute": kernel.compute_share or 0.0,
             "arithmetic": kernel.arithmetic_share or 0.0,
         }
@@ -105,6 +105,13 @@ def judged(
         replace(kernel, bound_by=bound_by(kernel)) if kernel.time_us else kernel
         for kernel in reached
     )
+
+
+def _of_memory(share: float) -> float:
+    """Return the share of a copy's speed; 0 where it's so far above it that caches held what was
+    read.
+    """
+    return share if share <= _DISTURBED else 0.0
 
 
 def _reached(kernel: ProfiledKernel, rates: Calibration | None) -> ProfiledKernel:
