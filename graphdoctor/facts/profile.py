@@ -291,6 +291,9 @@ class ProfileReport(Document):
     target: TargetInfo
     call: str | None = None
     """The call that was profiled: the arguments of the last one, in short."""
+    compiled_for: str | None = None
+    """The call that a graph of dynamic sizes was compiled for, if it was another one: all sizes,
+    bytes and rates of kernels and tensors are with its sizes. None otherwise."""
     device: Device | None
     """Whose kernels were measured; None if none were."""
     call_us: CallTimes | None

@@ -141,6 +141,9 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     )
     if measured:
         yield Note(Span(measured), "dim")
+    if report.compiled_for is not None:
+        which = f"Compiled for {report.compiled_for}: sizes and rates are those of that call."
+        yield Note(Span(which), "dim")
     yield Rows(Row("try", Note(text, "good")) for text in (regime.advice if regime else ()))
     yield Figures(tuple(_figures(report)), show="long")
     times: dict[tuple[str, str], float] = defaultdict(float)

@@ -57,6 +57,7 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         **values_of(recording, "environment", "cuda_graphs", "caches"),
         target=diagnosis.recording.target,
         call=calls[-1] if calls else None,
+        compiled_for=_compiled_for(recording),
         device=None if profiled is None else profiled.call.device,
         call_us=call_us,
         compile_s=total([compile_.duration_s for compile_ in recording.compiles]),
@@ -94,7 +95,23 @@ def profile_report(recording: Recording, diagnosis: Diagnosis, *, version: str) 
         graph_launches=None if seen is None else seen.graph_launches,
         graph_input_copy_us=None if seen is None else seen.graph_input_copy_us,
     )
+    if report.compiled_for is not None and report.memory is not None:
+        # What was measured isn't of the sizes of what is listed.
+        report = replace(report, memory=replace(report.memory, unlisted_bytes=None))
     return replace(report, regime=regime_of(report, recording, diagnosis))
+
+
+def _compiled_for(recording: Recording) -> str | None:
+    """Return the call that the code of the last call was compiled for; None if that was the
+    same.
+    """
+    profiled = recording.profiled
+    ids = {graph.compile_id for graph in profiled.partitioned} if profiled is not None else set()
+    calls = {call.index: call.inputs for call in recording.calls}
+    numbers = (compile_.call_index for compile_ in recording.compiles if compile_.compile_id in ids)
+    made_for = (calls[number] for number in numbers if number in calls)
+    last = recording.calls[-1].inputs if recording.calls else None
+    return next((inputs for inputs in made_for if inputs and last not in (None, inputs)), None)
 
 
 _OF_PASS = "", (), None

@@ -17,7 +17,7 @@ from graphdoctor.facts.profiled import (
     MeasuredMemory,
     Partition,
 )
-from graphdoctor.facts.recording import SteadyCall
+from graphdoctor.facts.recording import Call, SteadyCall
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.profile.profile import memory_trial, try_keeping_less
@@ -33,7 +33,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from tests import factories
 from tests.each import for_each
-from tests.factories import diagnosed, entry, frame, recording
+from tests.factories import compiled, diagnosed, entry, frame, recording
 from tests.factories import record as broken_at
 from tests.studies.profile.facts import code, graph, operation, profiled, ran
 
@@ -390,3 +390,24 @@ def test_a_setting_is_blamed_only_for_its_own_differences(
     trial = try_keeping_less(request, tmp_path, BEFORE, BUDGET, Setup(), draws_random=draws_random)
     assert (trial.outcome, trial.is_same) == (outcome, is_same)
     assert (trial.reason is None) == (is_same is True)
+
+
+@for_each(
+    "made_in, inputs, expected",
+    [
+        (2, ("f32[4, 8]", "f32[7, 8]", "f32[12, 8]"), "f32[7, 8]"),
+        (2, ("f32[4, 8]", "f32[7, 8]", "f32[7, 8]"), None),
+        (1, ("f32[4, 8]",), None),
+        (None, ("f32[4, 8]", "f32[7, 8]"), None),
+        (1, ("f32[4, 8]", None), None),
+        (1, (None, "f32[7, 8]"), None),
+    ],
+)
+def test_a_profile_says_for_which_call_its_code_was_compiled(made_in, inputs, expected):
+    ran_code = profiled([ran("cpp_fused_0")], graph([code("cpp_fused_0", 0)], [operation("a", 1)]))
+    (of_run,) = ran_code.partitioned
+    facts = recording(
+        compiles=(compiled(of_run.compile_id).replace(call_index=made_in),),
+        calls=tuple(Call(index=at, inputs=text) for at, text in enumerate(inputs, 1)),
+    ).replace(profiled=ran_code)
+    assert profile_report(facts, diagnosed(facts), version="1").compiled_for == expected
