@@ -308,10 +308,9 @@ class SpecializedDim(RecompileRule, code="GD207"):
 
     def because(self, group: RecompileGroup) -> str:
         change = group.first
-        if match := _SMALL.match(change.expression):
+        if small := _small(change):
             return (
-                f"{quoted(match[1])} is {_size(change)}, and torch compiles separate code for 0"
-                " and 1"
+                f"{quoted(small)} is {_size(change)}, and torch compiles separate code for 0 and 1"
             )
         before = f": it was compiled for {change.old}" if change.old else ""
         now = f", now {change.new}" if change.new else ""
@@ -319,8 +318,8 @@ class SpecializedDim(RecompileRule, code="GD207"):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
-        if match := _SMALL.match(change.expression):
-            tensor = match[1].partition(".shape[")[0]
+        if small := _small(change):
+            tensor = small.partition(".shape[")[0]
             yield call_fix(
                 f"Move the compile to a warm-up with a size of {_size(change)}, or pad to 2"
             )
@@ -328,7 +327,7 @@ class SpecializedDim(RecompileRule, code="GD207"):
             if tensor.isidentifier():
                 yield sources_setting("unbacked_sources", [f"L['{tensor}']"], title)
             # What an earlier line computed has no name that torch takes.
-            elif not match[1].startswith("shape"):
+            elif not small.startswith("shape"):
                 title += ": name the tensor in `torch.compiler.config.unbacked_sources`"
                 yield config_fix(title, "torch/compiler/config.py, 2.13")
             return
@@ -341,6 +340,16 @@ class SpecializedDim(RecompileRule, code="GD207"):
         yield call_fix(
             "If you need both branches, move their compiles to a warm-up that calls both"
         )
+
+
+def _small(change: GuardChange) -> str | None:
+    """Return the size that is 0 or 1 now, which torch compiles by itself, whatever else a branch
+    asks of it; None for another change.
+    """
+    if match := _SMALL.match(change.expression):
+        return match[1]
+    name, _, size = (change.new or "").rpartition(" = ")
+    return name if size in ("0", "1") and re.fullmatch(r"\S+\.shape\[\d+\]", name) else None
 
 
 def _size(change: GuardChange) -> str:

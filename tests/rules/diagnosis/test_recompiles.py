@@ -232,6 +232,24 @@ def test_what_depends_on_a_global_is_computed_outside(changed, is_global):
     assert len(said) == is_global
 
 
+@for_each(
+    "guard, new, is_small",
+    [
+        ("9 <= x.shape[1]", "x.shape[1] = 1", True),
+        ("2 <= x.shape[1] <= 8", "x.shape[1] = 0", True),
+        ("2 <= x.shape[1]", "x.shape[1] = 1", True),
+        ("2 <= x.shape[1] <= 8", "x.shape[1] = 12", False),
+        ("2 <= x.shape[1] <= 8", "x.shape[1] = 11", False),
+        ("x.shape[1] == y.shape[0]", "x.shape[1] = 4, y.shape[0] = 1", False),
+    ],
+)
+def test_a_size_of_one_is_compiled_by_itself_whatever_a_branch_asks(guard, new, is_small):
+    changed = change("relation", guard, "x.shape[1] = 12", new, source="L['x'].size()[1]")
+    (finding,) = [f for f in diagnosed(facts_of(recompiled("0/1", changed))).findings if f.changes]
+    assert ("compiles separate code for 0 and 1" in finding.message) == is_small
+    assert ("one version holds for all" in finding.fixes[0].title) != is_small
+
+
 def hidden(compile_, count):
     assert compile_.cause is not None
     return compile_.replace(cause=compile_.cause.replace(hidden_change_count=count))
