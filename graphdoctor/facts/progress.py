@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .bench import CureStep
-    from .fixes import Grade, PairedTime, Reason, Verdict
+    from .fixes import FixKind, Grade, PairedTime, Reason, Verdict
 
 
 PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
@@ -26,6 +26,7 @@ class DecidedTrial:
     verdicts: tuple[tuple[str, Verdict], ...]
     backend: str | None = None
     grade: Grade | None = None
+    kind: FixKind | None = None
 
 
 @dataclass(frozen=True)

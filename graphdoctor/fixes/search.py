@@ -372,7 +372,7 @@ class _Search:
         places = [self._log.shown_place(finding, trial.state.program) for finding in findings]
         pairs = zip(places, (judgment.verdict for judgment in judged), strict=True)
         backend = self._trials.trial_backend if self._backend.is_another else None
-        decided = DecidedTrial(trial.number, fix.title, tuple(pairs), backend, fix.grade)
+        decided = DecidedTrial(trial.number, fix.title, tuple(pairs), backend, fix.grade, fix.kind)
         self._trials.report(decided)
 
     # What is open, and how long.
@@ -673,7 +673,9 @@ class _Search:
         self._log.note(options.finding, fix, trial, number, judged, cold)
         place = self._log.shown_place(options.finding, best.program)
         pairs = ((place, judged.verdict),)
-        self._trials.report(DecidedTrial(trial.number, fix.title, pairs, grade=fix.grade))
+        self._trials.report(
+            DecidedTrial(trial.number, fix.title, pairs, grade=fix.grade, kind=fix.kind)
+        )
         if judged.verdict == "verified":
             # Less of it is in graphs, on purpose.
             self._best = best.joined([fix], trial.observed, mended_count=1, is_outweighed=True)

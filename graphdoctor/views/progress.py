@@ -7,7 +7,7 @@ from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms,
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
 from graphdoctor.views.reasons import reason_text
-from graphdoctor.views.verdicts import verdict_words
+from graphdoctor.views.verdicts import by_words, verdict_words
 from graphdoctor.views.words import about_time, measured_speed
 from graphdoctor.wording import duration, join_texts, shortened
 
@@ -41,7 +41,7 @@ def event_text(event: TrialEvent) -> str:
             verdicts = grouped((verdict, place) for place, verdict in event.verdicts)
             under = f" under {event.backend}" if event.backend else ""
             shown = ", ".join(
-                f"{verdict_words(verdict, event.grade)}{under} ·"
+                f"{verdict_words(verdict, event.grade, by=by_words(event.kind))}{under} ·"
                 f" {places[0]}{f' and {len(places) - 1} more' if places[1:] else ''}"
                 for verdict, places in verdicts.items()
             )

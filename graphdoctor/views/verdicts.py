@@ -12,6 +12,7 @@ from graphdoctor.facts.fixes import (
     LOSSY,
     VERIFIED,
     Fix,
+    FixKind,
     Grade,
     LeftFinding,
     Outcome,
@@ -74,11 +75,14 @@ def outcome_words(outcome: Outcome | LeftFinding) -> str:
     """Say what a fix or a patch does."""
     if isinstance(outcome, LeftFinding):
         return verdict_words(outcome.verdict, outcome.grade)
-    by = BY_GUARD
-    if isinstance(outcome, Fix) and outcome.kind != "code":
-        by = BY_SETTING if outcome.kind == "config" else BY_CALL
+    by = by_words(outcome.kind) if isinstance(outcome, Fix) else BY_GUARD
     known = values_of(outcome, "verdict", "grade", "is_one_graph", "is_faster")
     return verdict_words(**known, by=by)
+
+
+def by_words(kind: FixKind | None) -> str:
+    """Say what a guarded fix takes."""
+    return {"config": BY_SETTING, "call": BY_CALL}.get(kind or "", BY_GUARD)
 
 
 def past_words(outcome: Outcome) -> str:

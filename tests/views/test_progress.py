@@ -36,6 +36,12 @@ SEVERAL = DecidedTrial(
 def test_a_line_says_each_verdict_once() -> None:
     said = {
         "trial 2 · gone · model.py:3 · Nest": event_text(NEST),
+        "trial 2 · gone, with another call · model.py:3 · Nest": event_text(
+            replace(NEST, grade="guarded", kind="call")
+        ),
+        "trial 2 · gone, with a setting · model.py:3 · Nest": event_text(
+            replace(NEST, grade="guarded", kind="config")
+        ),
         "trial 2 · gone under eager · model.py:3 · Nest": event_text(
             replace(NEST, backend="eager")
         ),
