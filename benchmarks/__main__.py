@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchmarks import (
+    accuracy,
     benches,
     counters,
     editing,
@@ -47,11 +48,11 @@ PARTS = (
         "fuzz",
     ),
     *("survey", "reach", "world", "set-aside", "held-out", "merged", "transformers"),
-    *("gpu", "counters"),
+    *("gpu", "counters", "accuracy"),
 )
 _OF_RECORDINGS = {"overhead", "startup"}
 _PACKAGES = {"merged": merged_fixes, "transformers": transformers_fixes}
-_ASKED_FOR = {*world.CORPORA, *_PACKAGES, "gpu", "counters"}
+_ASKED_FOR = {*world.CORPORA, *_PACKAGES, "gpu", "counters", "accuracy"}
 """Parts that only ``--only`` measures: some take hours, one installs environments, the others need
 a GPU."""
 
@@ -76,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="of reach, world, set-aside and held-out, fix this program only; repeatable",
+        help="of reach, world, set-aside, held-out and accuracy, this program only; repeatable",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every value to a file")
     parser.add_argument(
@@ -170,11 +171,13 @@ def measure(
     if "survey" in parts:
         _say("surveying")
         rows += survey.measure(pairs=min(pairs, 3), is_quick=is_quick, folder=folder)
-    for part in (*world.CORPORA, *_PACKAGES):
+    for part in (*world.CORPORA, *_PACKAGES, "accuracy"):
         if part in parts:
-            _say(f"fixing what people wrote: {part}")
+            _say(f"programs: {part}")
             rows += (
-                _PACKAGES[part].measure(is_quick=is_quick, folder=folder)
+                accuracy.measure(is_quick=is_quick, folder=folder, names=programs)
+                if part == "accuracy"
+                else _PACKAGES[part].measure(is_quick=is_quick, folder=folder)
                 if part in _PACKAGES
                 else world.measure(part, is_quick=is_quick, folder=folder, names=programs)
             )
