@@ -192,7 +192,11 @@ def settings(target: TargetInfo, environment: Environment | None) -> dict[str, s
         described |= {name: getattr(environment, field) for name, field in _ENVIRONMENT.items()}
     described |= {"target": target.text, "file": target.file, "inputs from": target.inputs_from}
     described |= {"regional": ", ".join(target.regions)}
-    described |= target.compile_arguments | target.call_options | target.config
+    options = dict(target.call_options)
+    # How often to make the calls, not how many there are.
+    if (count := options.pop("calls", 1)) != 1:
+        options["--calls"] = count
+    described |= target.compile_arguments | options | target.config
     return {
         name: without_middle(str(value), _MOST_OF_A_SETTING)
         for name, value in described.items()

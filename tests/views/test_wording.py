@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphdoctor import wording
+from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.views import words
-from graphdoctor.views.words import percent_of_limit, percents
+from graphdoctor.views.words import percent_of_limit, percents, settings
 from graphdoctor.wording import speed_text
+from tests.each import for_each
 
 SHOWN: dict[Callable[..., Any], dict[Any, Any]] = {
     wording.percent: {
@@ -117,3 +119,13 @@ def test_a_wide_interval_leaves_only_its_near_end(
     ratio: float, low: float, high: float, said: str
 ) -> None:
     assert speed_text(ratio, low, high) == said
+
+
+@for_each("count, said", [(1, None), (2, "2"), (12, "12"), (64, "64"), (3, "3"), (None, None)])
+def test_calls_that_nobody_asked_for_are_not_counted_among_settings(
+    count: int | None, said: str | None
+) -> None:
+    target = TargetInfo(text="model.py", call_options={} if count is None else {"calls": count})
+    described = settings(target, None)
+    assert described.get("--calls") == said
+    assert "calls" not in described
