@@ -1,8 +1,7 @@
 """The facts of ``accuracy``: whether compiled code computes what eager mode does, and where it
 first differs.
 
-``Located``, ``StaleValue`` and ``TracingBranch`` are found in the child, beside the replay that
-they are about; ``AccuracyReport`` is a JSON document.
+``AccuracyReport`` is a JSON document.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Literal
 from .base import Document, Fact
 from .bench import Correctness, Judgement, Speedup, Stages
 from .located import Located, NotLocated
-from .recording import CaptureGap, Environment, TargetInfo
+from .recording import CaptureGap, Environment, TargetInfo, TracingBranch
 from .stack import StackEntry
 from .trials import Difference, ResultKind
 
@@ -45,21 +44,6 @@ class StaleValue(Fact):
     """The line at which the graphs differ."""
     difference: Difference
     """How the results differ."""
-
-
-class TracingBranch(Fact):
-    """A line that asks whether torch.compile is at work, so that compiled code may take another way
-    than eager mode.
-    """
-
-    location: StackEntry
-    asks: str
-    """What it calls, such as ``torch.compiler.is_compiling``."""
-    text: str
-    """The condition's source, shortened."""
-    eager: bool | None = None
-    """The condition's value in eager mode; None if it depends on more than the question."""
-    compiled: bool | None = None
 
 
 class Cure(Fact):

@@ -460,6 +460,24 @@ class IgnoredCache(Fact):
     compile_id: str | None = None
 
 
+class TracingBranch(Fact):
+    """A line that asks whether torch.compile is at work while Dynamo traces it, so that compiled
+    code may take another way than eager mode.
+    """
+
+    location: StackEntry
+    asks: str
+    """What it calls, such as ``torch.compiler.is_compiling``, or a function that only passes on
+    what that answers."""
+    text: str
+    """The condition's source, shortened."""
+    eager: bool | None = None
+    """The condition's value in eager mode; None if it depends on more than the question."""
+    compiled: bool | None = None
+    is_answered_alike: bool = False
+    """True if the answer is the same in both, as that of ``torch.jit.is_tracing`` is."""
+
+
 class Frame(Fact):
     """One code object that torch tried to compile."""
 
@@ -828,6 +846,9 @@ class Recording(Fact):
     ignored_caches: tuple[IgnoredCache, ...] = ()
     """Calls of functions with a ``functools.lru_cache`` whose tensors the compiled code computes
     itself."""
+    tracing_branches: tuple[TracingBranch, ...] = ()
+    """Lines that ask whether torch.compile is at work, at most 200, in the order of the first
+    asking."""
     caches: CacheUse | None = None
     """Use of the caches on disk; None if none was asked."""
     evidence: LogEvidence = field(default_factory=LogEvidence)

@@ -119,6 +119,10 @@ class Assembler:
                 cache.replace(entry=self._named([cache.entry])[0])
                 for cache in intake.ignored_caches
             ),
+            tracing_branches=tuple(
+                branch.replace(location=self._named([branch.location])[0])
+                for branch in intake.tracing_branches.values()
+            ),
             evidence=evidence,
             gaps=(
                 *unreadable_gaps(self._unreadable),

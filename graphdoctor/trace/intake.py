@@ -32,6 +32,7 @@ from graphdoctor.facts.recording import (
     Graph,
     IgnoredCache,
     SourceContext,
+    TracingBranch,
     context_at,
 )
 from graphdoctor.facts.stack import StackEntry, resumed
@@ -197,6 +198,7 @@ class Intake:
         self.compile_calls: list[CompileCall] = []
         self.roots: dict[int, Root] = {}
         self.ignored_caches: list[IgnoredCache] = []
+        self.tracing_branches: dict[tuple[str, int, str], TracingBranch] = {}
         self._wrapped: dict[int, set[Wrapped]] = defaultdict(set)
         self.steps: Steps | None = None
         self.evidence = Evidence(self._logged_entries)
@@ -408,6 +410,12 @@ class Intake:
         # Dynamo traces a frame anew once it knows where that breaks.
         if not record.is_extra and cache not in self.ignored_caches:
             self.ignored_caches.append(cache)
+
+    def _on_graphdoctor_tracing_branch(self, record: Record) -> None:
+        value = record.json()
+        branch = TracingBranch(**value | {"location": self.entry(**value["location"])})
+        # Written again when more of its condition is known.
+        self.tracing_branches[(*branch.location.at, branch.text)] = branch
 
     def _of_graphdoctor_wrapped(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()

@@ -76,6 +76,8 @@ def merge(parts: Sequence[Part]) -> Recording:
         name: tuple(item for recording in renamed for item in getattr(recording, name))
         for name in _JOINED
     }
+    # Ranks run the same lines.
+    branches = dict.fromkeys(it for recording in renamed for it in recording.tracing_branches)
     environments = (item.environment for item in renamed if item.environment.torch)
     return main.replace(
         **joined,
@@ -85,6 +87,7 @@ def merge(parts: Sequence[Part]) -> Recording:
         sources=tuple(
             {item.code: item for recording in renamed for item in recording.sources}.values()
         ),
+        tracing_branches=tuple(branches),
         evidence=joined_evidence(parts),
         gaps=_merge_gaps(parts),
     )

@@ -24,6 +24,7 @@ class ExportPlan:
 class RunChange:
     """A fix's changes of a run, apart from source.
 
+    ``asks_as_compiled``: questions whether torch.compile is at work are answered with yes.
     ``without``: parts of the compiler to leave out, by kind: names, or None for all; what is used
     is reported then, even if nothing is left out.
     """
@@ -43,6 +44,7 @@ class RunChange:
     warm_up: bool = False
     without: Mapping[CompilerPartKind, tuple[str, ...] | None] | None = None
     alike: Literal["sizes"] | None = None
+    asks_as_compiled: bool = False
     export: ExportPlan | None = None
 
     def joined(self, other: RunChange) -> RunChange:

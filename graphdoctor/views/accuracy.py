@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from graphdoctor.facts.accuracy import (
     AccuracyReport,
     AccuracyVerdict,
+    ComparedKind,
     Cure,
     StaleValue,
-    TracingBranch,
 )
 from graphdoctor.facts.bench import Stages
 from graphdoctor.facts.located import Located, NotLocated, TensorAt
+from graphdoctor.facts.recording import TracingBranch
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.views.next_step import after_accuracy
 from graphdoctor.views.parts import (
@@ -64,13 +65,13 @@ def accuracy_view(report: AccuracyReport) -> View:
 
 def accuracy_text(report: AccuracyReport) -> str:
     """Return the answer."""
-    what = listed([kind_text(kind.kind) for kind in report.kinds], most=len(report.kinds))
-    of_calls = f"{what or 'results'} of {counted(report.call_count, 'call')}"
+    calls = counted(report.call_count, "call")
     if report.verdict == "same bits":
-        return f"Same bits: {of_calls} equal eager mode's bit by bit."
+        return f"Same bits: results of {calls} are eager mode's bit by bit."
     if report.verdict == "rounding":
         drawn = ", with eager mode's random numbers" if report.is_drawn_as_eager else ""
-        return f"Only rounding differs in {of_calls}{drawn}."
+        rounded = [kind_text(item.kind) for item in report.kinds if item.verdict == "rounding"]
+        return f"Only rounding differs{drawn}: {listed(rounded)} of {calls}."
     if report.verdict == "unknown":
         why = report.reason or "they weren't compared"
         return f"Nobody can say whether results are right: {why}."
@@ -125,13 +126,15 @@ def _parts(report: AccuracyReport) -> Iterator[Block]:
     yield unknown_section(report.gaps)
     if report.verdict in ("same bits", "rounding") and not report.is_interrupted:
         yield Verdict("Done: compiled code computes what eager mode does.")
+    elif report.is_branch_explained:
+        yield Verdict("Done: the program itself takes another way when it is compiled.")
 
 
 def _compared(report: AccuracyReport) -> Table:
     rows = (
         (
             kind_text(item.kind),
-            Cell(item.verdict, tone=_TONES[item.verdict]),
+            Cell(_verdict_text(item), tone=_TONES[item.verdict]),
             f"{item.count:,}",
             _distance(item.variant),
             _distance(item.eager),
@@ -139,10 +142,13 @@ def _compared(report: AccuracyReport) -> Table:
         for item in report.kinds
     )
     return Table(
-        ("kind", "verdict", "#values", "#compiled from float64", "#eager from float64"),
-        rows,
-        "kind",
+        ("kind", "verdict", "#values", "#compiled to float64", "#eager to float64"), rows, "kind"
     )
+
+
+def _verdict_text(item: ComparedKind) -> str:
+    has_bits = item.kind in ("outputs", "gradients", "state")
+    return item.verdict if has_bits or item.verdict != "same bits" else "same"
 
 
 def _distance(distance: float | None) -> str:

@@ -116,7 +116,8 @@ def after_accuracy(report: AccuracyReport) -> str | None:
     target = _as_asked(report.target)
     if report.is_interrupted:
         return command_line(target, "accuracy")
-    return "graphdoctor bundle" if report.verdict == "different" else None
+    is_torchs = report.verdict == "different" and not report.is_branch_explained
+    return "graphdoctor bundle" if is_torchs else None
 
 
 def after_export(report: ExportReport) -> str | None:

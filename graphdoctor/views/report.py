@@ -17,6 +17,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import CallWatch, Counts, Steadiness
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
+from graphdoctor.facts.recording import Recording
 from graphdoctor.views import words
 from graphdoctor.views.actions import actions, todo_section
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
@@ -43,7 +44,7 @@ from graphdoctor.views.parts import (
 )
 from graphdoctor.views.recompiles import variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
-from graphdoctor.wording import counted, duration, join_texts, percent, times
+from graphdoctor.wording import counted, duration, join_texts, listed, percent, times
 
 if TYPE_CHECKING:
     from graphdoctor.views.html.page import Page
@@ -89,6 +90,7 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
         yield Verdict(outcome(treatment, recording.target), tone)
     counts = list(_counts(diagnosis, page, fields))
     yield from () if page else counts
+    yield from _asking(recording)
     yield todo_section(diagnosis)
     if page is not None:
         yield Section("In figures", counts, "Figures")
@@ -110,6 +112,17 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
         yield Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
     yield from () if treatment is None else keeping(diagnosis, treatment)
+
+
+def _asking(recording: Recording) -> Iterator[Block]:
+    """Name lines where compiled code can take another way than eager mode."""
+    asking = [item for item in recording.tracing_branches if not item.is_answered_alike]
+    own = [item for item in asking if item.location.origin == "user"]
+    for lines in (own, [item for item in asking if item not in own]):
+        if lines:
+            places = listed([item.location.shown for item in lines], most=2)
+            text = f"Asks whether it is compiled at {places}: compiled code may take another way."
+            yield Note(text, "dim", show="always" if lines is own else "long")
 
 
 # What was counted.

@@ -30,6 +30,7 @@ from .errors import RequestError, type_name
 from .graphs import GraphRecorder
 from .guards import RecompileRecorder
 from .listener import TraceListener
+from .tracing_branches import BranchRecorder
 
 _PACKAGES = [
     "accelerate",
@@ -216,6 +217,7 @@ class Hooks:
         )
         self.graphs = GraphRecorder(listener.want_file)
         caches = partial(watch_ignored_caches, listener.write_ignored_cache)
+        branches = BranchRecorder(listener)
         self.by_module: dict[str, list[tuple[str, Callable[[], Undo]]]] = {
             "torch._dynamo.convert_frame": [
                 ("compiles after a change of torch's trace logger", self.keeper.install),
@@ -225,6 +227,9 @@ class Hooks:
                 ("the operations and inputs of graphs", self.graphs.install)
             ],
             "torch._dynamo.variables.functions": [("calls of functions with a cache", caches)],
+            "torch._dynamo.variables.torch": [
+                ("lines that ask whether torch.compile is at work", branches.install)
+            ],
         }
         """Hooks that need a module of torch's."""
         self._ends = ExitStack()

@@ -12,6 +12,7 @@ import builtins
 import linecache
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from dis import Positions
 from functools import cache
 from typing import Any
 
@@ -95,6 +96,20 @@ class SourceReader:
             ),
         )
 
+    def expression_path(self, file: str, positions: Positions | None) -> list[ast.AST]:
+        """Return the nodes from the module down to the expression of an instruction; the module
+        alone if that isn't known.
+        """
+        path: list[ast.AST] = [self._tree(file)]
+        if positions is None or None in positions:
+            return path
+        start, end = (positions.lineno, positions.col_offset), positions[1::2]
+        while child := next(
+            (node for node in _children(path[-1]) if _spans(node, start, end)), None
+        ):
+            path.append(child)
+        return path if isinstance(path[-1], ast.expr) else path[:1]
+
     def boolean_operation(self, file: str, line: int, column: int) -> tuple[int, int | None] | None:
         """Find the outermost ``and``/``or`` around a place, from its start to its end; None if that
         is on another line.
@@ -151,6 +166,13 @@ def _covers(node: Any, line: int) -> bool:
     # A decorated definition starts at its first decorator, as its code object does.
     first = next(iter(getattr(node, "decorator_list", ())), node).lineno
     return first <= line <= node.end_lineno
+
+
+def _spans(node: Any, start: tuple[Any, ...], end: tuple[Any, ...]) -> bool:
+    """Tell whether a node, its decorators included, has a place within it."""
+    first = min([node, *getattr(node, "decorator_list", ())], key=lambda it: it.lineno)
+    of_node = (first.lineno, first.col_offset), (node.end_lineno, node.end_col_offset)
+    return of_node[0] <= start and end <= of_node[1]
 
 
 class _Scope:

@@ -31,6 +31,7 @@ from ..record.errors import TargetError, raised_text
 from ..target.snapshot import RandomState, State, seed_everything, set_for
 from ..target.targets import Call, set_up, signature_of
 from ..torch_private import torch_config
+from ..torch_private.torch_questions import answered_as_compiled
 from .arguments import resized
 from .comparing import Rounding, Shaken, compared, differing_attributes
 from .forms import forms_in
@@ -201,7 +202,7 @@ class Trial:
         with RandomState():
             seed_everything(seed)
             of_call = RandomState()
-            with self._precise(), self._uncompiled():
+            with self._precise(), self._uncompiled(), self._asked():
                 yield
             self._results.draws_random |= not of_call.is_current()
             if self._results.is_sampled:
@@ -213,6 +214,10 @@ class Trial:
         """
         is_eager = self.has_forms and not self.is_compiled
         return torch.compiler.set_stance("force_eager") if is_eager else nullcontext()
+
+    def _asked(self) -> AbstractContextManager[None]:
+        """Answer the program's questions whether it is compiled as compiled code has them."""
+        return answered_as_compiled() if self.plan.get("asks_as_compiled") else nullcontext()
 
     def _precise(self) -> AbstractContextManager[None]:
         """Make new tensors in float64 if the run is; not those that inputs are made from, which

@@ -19,7 +19,7 @@ from graphdoctor.facts.bench import Stages
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.located import Located, NotLocated
 from graphdoctor.facts.reading import write_fact
-from graphdoctor.facts.recording import Recording
+from graphdoctor.facts.recording import Recording, TracingBranch
 from graphdoctor.facts.trials import TEXTS
 from graphdoctor.probe.wire import ACCURACY_FILE
 from graphdoctor.studies.accuracy.cures import Cures
@@ -27,7 +27,7 @@ from graphdoctor.studies.accuracy.stages import Following, Subject
 from graphdoctor.trials.judge import Accuracy, Reference
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
-from graphdoctor.trials.program import Program
+from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.stale import stale_value
 from graphdoctor.version import __version__
@@ -37,6 +37,7 @@ from graphdoctor.views.reasons import reasons_text
 _FOLDER = "accuracy"
 _COMPILED = "compiled"
 _FRESH = "fresh"
+_ASKED = "asked"
 
 
 def compare(
@@ -56,7 +57,8 @@ def compare(
         KeyboardInterrupt: It was interrupted before there was a verdict.
     """
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
-        search = _Search(replays, request, recording / _FOLDER, setup, budget_s)
+        branches = diagnosis.recording.tracing_branches
+        search = _Search(replays, request, recording / _FOLDER, setup, budget_s, branches)
         accuracy = search.compare()
         is_interrupted = False
         if accuracy.verdict == "different":
@@ -82,7 +84,9 @@ def compare(
         located=search.located,
         not_located=search.not_located,
         stale=search.stale,
-        branches=(),
+        branches=tuple(
+            branch.replace(location=branch.location.located(Path.cwd())) for branch in branches
+        ),
         is_branch_explained=search.is_branch_explained,
         cures=tuple(search.cures),
         is_interrupted=is_interrupted,
@@ -100,6 +104,7 @@ class _Search:
     folder: Path
     setup: Setup
     budget_s: float
+    branches: tuple[TracingBranch, ...]
     stages: Stages | None = None
     located: Located | None = None
     not_located: NotLocated | None = None
@@ -126,6 +131,8 @@ class _Search:
         """Find what makes results differ, and what cures it."""
         deadline = time.monotonic() + self.budget_s
         self._find_stale(accuracy)
+        if self.stale is None and any(not item.is_answered_alike for item in self.branches):
+            self.is_branch_explained = self._is_branch_explained()
         is_computed = any(item.kind not in TEXTS for item in accuracy.differences)
         if self.stale is None and is_computed and not self.is_branch_explained:
             subject = Subject(self._reference, self._program, self.request.spec, {}, _COMPILED)
@@ -142,6 +149,15 @@ class _Search:
         )
         for cure in cures.tried(self.stages, self.located, others, deadline):
             self.cures.append(cure)
+
+    def _is_branch_explained(self) -> bool:
+        """Tell whether results agree where eager mode takes the ways of compiled code."""
+        program = self._program.changed(RunChange(asks_as_compiled=True))
+        reference = Reference(
+            self.replays, program, on_phase=self.setup.on_phase, prefix="asked-", has_forms=True
+        )
+        compiled = reference.replay(program, _ASKED)
+        return reference.accuracy(compiled, program, _ASKED).verdict in ("same bits", "rounding")
 
     def _find_stale(self, accuracy: Accuracy) -> None:
         """Compile each call anew; a graph that was reused is stale if that is right."""

@@ -1,8 +1,9 @@
 """Reports of comparisons of results, made by hand."""
 
-from graphdoctor.facts.accuracy import AccuracyReport, ComparedKind, Cure, StaleValue, TracingBranch
+from graphdoctor.facts.accuracy import AccuracyReport, ComparedKind, Cure, StaleValue
 from graphdoctor.facts.bench import Correctness, Speedup, StageResult, Stages
 from graphdoctor.facts.located import Located, TensorAt
+from graphdoctor.facts.recording import TracingBranch
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import Difference
 from tests.studies.bench.reports import report as bench_report
