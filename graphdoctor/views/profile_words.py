@@ -250,7 +250,9 @@ def _host_text(part: str, report: ProfileReport, seen: KernelShare | None) -> st
     # On a GPU the host's time outside of compiled code has its waiting for the device in it.
     running = f"running {counted(seen.region_runs, 'compiled function')}"
     where = "the program's own Python" if seen.is_own_python else running
-    whose = f", most of it in {where}" if is_on_cpu else ""
+    us = sorted((seen.region_us, seen.outside_us))
+    share = f", {percent(us[1] / sum(us))} of it in {where}" if sum(us) else ""
+    whose = share if is_on_cpu else ""
     mean = time_text((report.kernels_us or 0.0) / seen.launches)
     kernels = f"The {seen.launches} kernels take {mean} on average"
     if seen.launches == 1:
