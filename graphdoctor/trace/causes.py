@@ -266,7 +266,7 @@ def _without_consequences(changes: list[GuardChange]) -> list[GuardChange]:
         match change.kind:
             case "stride" if _TENSOR_MEMBER.sub("", change.expression) in resized:
                 return True
-            case "requires_grad" if "grad_mode" in kinds:
+            case "requires_grad" if kinds & {"grad_mode", "autocast"}:
                 return True
             case "dispatch_keys" if change.old == change.new:
                 return True

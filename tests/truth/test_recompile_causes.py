@@ -50,6 +50,7 @@ EXPECTED: dict[str, list[tuple[str, str, str | None, str | None]]] = {
     "inference_mode": [("grad_mode", "grad mode", "on", "off")],
     "inference_tensor": [("inference_mode", "x", "a normal tensor", "an inference tensor")],
     "autocast": [("autocast", "autocast", "off", "on (cpu bf16)")],
+    "autocast_and_gradient": [("autocast", "autocast", "off", "on (cpu bf16)")],
     "autocast_dtype": [("autocast", "autocast", "on (cpu bf16)", "on (cpu f16)")],
     "training": [("training", "self.drop.training", "train mode", "eval mode")],
     "module_number": [("module_number", "self.count", "2", "3")],
