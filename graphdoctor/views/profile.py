@@ -419,8 +419,10 @@ def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
         )
         yield Rows(rows, "tensor", _FEW_SAVED)
     if memory.unlisted_bytes:
+        # Inductor keeps what oneDNN takes in another layout as a copy of an argument.
         yield (
-            f"{bytes_text(memory.unlisted_bytes)}  kept by no known graph, or passed between graphs"
+            f"{bytes_text(memory.unlisted_bytes)}  beside these: copies of arguments in another"
+            " layout, or what no known graph keeps"
         )
     if memory.recomputed_count:
         names = repeated_text(
