@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import Enclosing, SourceContext
 from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
@@ -240,11 +241,25 @@ class RecurrentModule(BreakRule, code="GD116"):
         name = site.in_context(r"^(\w+)\(") or site.called or site.text
         return f"`{name}` is a recurrent module, which torch doesn't trace by default"
 
+    def finding_of(self, view: RecordingView, site: BreakSite) -> Finding:
+        finding = super().finding_of(view, site)
+        lines = (entry.text or "" for record in view.recording.breaks for entry in record.stack)
+        # Where the program packs sequences, the setting's condition doesn't hold.
+        if any(map(_PACKS.search, lines)):
+            return finding.replace(fixes=tuple(self._padded(site)))
+        return finding
+
     def suggested(self, site: BreakSite) -> Fixes:
-        if not _is_packed(site):
-            return super().suggested(site)
+        return self._padded(site) if _is_packed(site) else super().suggested(site)
+
+    def _padded(self, site: BreakSite) -> Fixes:
         padded = f"Give `{site.named}` a padded tensor, and mask what it computes of the padding"
+        if not _is_packed(site):
+            padded += ", with `torch._dynamo.config.allow_rnn = True`"
         return (code_fix(padded), code_fix(f"Call `{site.named}` outside the compiled function"))
+
+
+_PACKS = re.compile(r"\bpack_(?:padded_)?sequence\(")
 
 
 def _is_packed(site: BreakSite) -> bool:

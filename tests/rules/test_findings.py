@@ -1064,3 +1064,33 @@ def test_errors(snapshot):
     ]
     assert none_in((cut, *unknown), "GD901")
     assert not none_in((cut.replace(exit=ProbeExit(status=0, reason="finished")),), "GD901")
+
+
+@for_each(
+    "line, is_packing",
+    [
+        ("packed = pack_padded_sequence(h, lengths)", True),
+        ("packed = rnn_utils.pack_sequence(rows)", True),
+        ("y, _ = self.rnn(pack_sequence(rows))", True),
+        ("h, _ = pad_packed_sequence(h)", False),
+        ("rows = pad_sequence(rows)", False),
+        ("print(h)", False),
+    ],
+)
+def test_a_recurrent_module_beside_packed_sequences_is_not_just_allowed(line, is_packing):
+    recurrent = BreakReason(
+        gb_type="Attempted to wrap RNN, GRU, or LSTM",
+        torch_id="GB0014",
+        explanation="Dynamo does not support RNN, GRU, or LSTM.",
+        context="LSTM(16, 16)",
+        hints=(),
+    )
+    facts = recording(
+        breaks=(
+            record(entry(20, line)),
+            record(entry(21, "h, _ = self.rnn(x)"), chain=(recurrent,)),
+        )
+    )
+    (finding,) = [each for each in diagnosed(facts).findings if each.code == "GD116"]
+    assert (finding.fixes[0].setting is None) == is_packing
+    assert ("a padded tensor" in finding.fixes[0].title) == is_packing
