@@ -28,6 +28,7 @@ from benchmarks import (
     startup,
     survey,
     transformers_fixes,
+    watch,
     world,
 )
 from benchmarks.rows import Row, Share, as_markdown, as_table
@@ -36,6 +37,7 @@ PARTS = (
     *(
         "overhead",
         "recompiles",
+        "watch",
         "fixes",
         "samples",
         "benches",
@@ -140,6 +142,7 @@ def measure(
         ("profiles", "profiling", benches.measure_profiles),
         ("gpu", "benching on a GPU", benches.measure_on_gpu),
         ("counters", "asking Nsight Compute", counters.measure),
+        ("watch", "watching", watch.measure),
     ):
         if part in parts:
             _say(said)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -22,6 +22,7 @@ from graphdoctor.commands.options import (
 )
 from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.commands.running import (
+    EXIT_FAILED,
     import_meanwhile,
     import_report_meanwhile,
     project_settings,
@@ -30,24 +31,70 @@ from graphdoctor.commands.running import (
 from graphdoctor.commands.terminal import Color, complain, console_of, reported, say, warn
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.local import executor_for
-from graphdoctor.facts.diagnosis import Result
+from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.spec import option
-from graphdoctor.rules.diagnosed import diagnose_recording
+from graphdoctor.facts.stack import relative
+from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.diagnosis.selection import Selection
+from graphdoctor.rules.gate import expectations
+from graphdoctor.rules.gate.expectations import UnmetExpectation
 from graphdoctor.studies.documents import JOB
 from graphdoctor.trace.folder import open_folder
 from graphdoctor.trials.launch.child import check_interpreter, interpreter
 from graphdoctor.trials.launch.ownership import sign
 from graphdoctor.trials.launch.script import find_script, run_script
 from graphdoctor.views.formats import DIAGNOSIS, Document
+from graphdoctor.wording import first_line
 
 C = TypeVar("C")
 
 
+_EXCEEDED = 1
 _SLOWEST = 3
 _PATIENCE_S = 60.0
 """How long a trial may take: so many times what the untouched script took, and this."""
+
+
+@dataclass(frozen=True)
+class LimitOptions:
+    """What a script may do."""
+
+    max_recompiles: int | None = option(
+        None, "End with status 1 if there are more recompiles.", metavar="N", least=0
+    )
+    max_breaks: int | None = option(
+        None, "End with status 1 if more lines break graphs.", metavar="N", least=0
+    )
+    max_compile_seconds: float | None = option(
+        None, "End with status 1 if torch compiles for longer.", metavar="SECONDS", least=0
+    )
+    no_limit_hit: bool = option(
+        False, "End with status 1 if a function reaches torch's recompile limit."
+    )
+
+    @property
+    def is_any(self) -> bool:
+        """Return whether there is one."""
+        return self != LimitOptions()
+
+    def unmet(self, diagnosis: Diagnosis) -> Iterator[UnmetExpectation]:
+        """Yield what goes beyond them, or can't be known."""
+        if (most := self.max_recompiles) is not None:
+            yield from _if_any(
+                expectations.recompiles(diagnosis, limit=most, is_empty_allowed=False)
+            )
+        if (most := self.max_breaks) is not None:
+            yield from _if_any(expectations.breaks(diagnosis, limit=most, own_code=False))
+        if (most_s := self.max_compile_seconds) is not None:
+            yield from _if_any(expectations.compile_time(diagnosis, limit_s=most_s))
+        if self.no_limit_hit:
+            yield from _if_any(expectations.limit_hits(diagnosis))
+
+
+def _if_any(unmet: UnmetExpectation | None) -> Iterator[UnmetExpectation]:
+    if unmet is not None:
+        yield unmet
 
 
 @with_options
@@ -55,6 +102,7 @@ def run(
     script: Annotated[str, argument("A Python file or a folder with __main__.py.")],
     shown: ShownOptions,
     process: ProcessOptions,
+    limits: LimitOptions,
     flags: Given,
     arguments: Annotated[
         list[str] | None,
@@ -74,16 +122,21 @@ def run(
         " tried.",
         flag="--try",
     ),
+    is_watching: bool = option(
+        False, "Also print a line for each compile as it happens.", flag="--watch"
+    ),
     verbose: bool = VERBOSE,
     color: Color = COLOR,
 ) -> None:
     """Run a script as python would, and report what torch.compile did.
 
-    The report goes to standard error. The exit status is the script's own.
+    The report goes to standard error. The exit status is the script's own, or 1 if it goes beyond a
+    limit.
 
     Examples:
         graphdoctor run train.py --epochs 2: with the script's options
         graphdoctor run --report report.html train.py: write a page too
+        graphdoctor run --max-recompiles 2 train.py: fail on a third recompile
     """
     from graphdoctor.studies.ranks.trials import UNTOUCHED
 
@@ -115,6 +168,7 @@ def run(
         timeout_s=process.timeout,
         change=change,
         own=own or (),
+        is_watching=is_watching,
     )
     sign(recording.path)
     if ended.unwritten is not None:
@@ -132,7 +186,32 @@ def run(
         )
         _report(recording.path, selection, output, again)
         tell_place(recording)
-    raise typer.Exit(ended.status)
+    status = ended.status
+    if status == 0 and limits.is_any:
+        status = _status_of(limits, recording.path)
+    raise typer.Exit(status)
+
+
+def _status_of(limits: LimitOptions, recording: Path) -> int:
+    """Report what goes beyond the limits, in any rank, and return the exit status."""
+    status = 0
+    try:
+        folder = open_folder(recording)
+        # One rank alone is the whole.
+        ranks = {it.rank: it.folder for it in folder.ranks} if len(folder.ranks) > 1 else {}
+        for rank, of_rank in ranks.items() or ((None, folder),):
+            diagnosis = diagnose_recording(of_rank, Selection(), Needs()).diagnosis
+            for unmet in limits.unmet(diagnosis):
+                status = _EXCEEDED
+                where = "" if rank is None else f"rank {rank}: "
+                complain(f"{where}expected {unmet.expected}, found {unmet.found}", unmet.hint)
+                for finding in unmet.findings:
+                    at = f"{relative(finding.location.file, Path.cwd())}:{finding.location.line}"
+                    say(f"  {at} {finding.code} {first_line(finding.message)}")
+    except Exception as error:  # noqa: BLE001 - what can't be read can't be known to hold
+        reported(error)
+        return EXIT_FAILED
+    return status
 
 
 def _warn_of_misplaced(script: str, arguments: Sequence[str]) -> None:

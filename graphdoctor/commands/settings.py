@@ -18,6 +18,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.check import BudgetName
 from graphdoctor.facts.spec import FailOn, RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
+from graphdoctor.probe.file_names import WATCH_VARIABLE
 from graphdoctor.trace.storage.streams import LIMITS, Limits
 from graphdoctor.trials.launch.discover import project_folders
 from graphdoctor.trials.launch.store import Store
@@ -218,7 +219,7 @@ def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
     return [
         f"graphdoctor doesn't read {_PREFIX}{name}.{_near(name, setting_names)}"
         for name in unread
-        if name not in setting_names
+        if name not in setting_names and _PREFIX + name != WATCH_VARIABLE
     ]
 
 

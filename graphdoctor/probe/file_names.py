@@ -34,3 +34,6 @@ RUN_CHANGE_VARIABLE = "_GRAPHDOCTOR_RUN_CHANGE"
 """An environment variable: what is other in a script that is run again."""
 TIMEOUT_VARIABLE = "_GRAPHDOCTOR_TIMEOUT"
 """An environment variable: the seconds after which a script is stopped."""
+WATCH_VARIABLE = "GRAPHDOCTOR_WATCH"
+"""An environment variable, which people set, too: the sinks of a watch, with commas between them;
+``1`` for ``console``."""

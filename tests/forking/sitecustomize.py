@@ -133,9 +133,11 @@ def _load_graphdoctor() -> None:
     import graphdoctor
 
     for module in pkgutil.walk_packages(graphdoctor.__path__, "graphdoctor."):
-        # Those two run in the child of a command, and catalogs need their libraries.
-        is_of_the_child = module.name.startswith(("graphdoctor.probe.", "graphdoctor.catalog."))
-        if not is_of_the_child and not module.name.endswith(("__main__", "_plugin")):
+        # The first two run in the child of a command; catalogs and sinks need their libraries.
+        is_left_out = module.name.startswith(
+            ("graphdoctor.probe.", "graphdoctor.catalog.", "graphdoctor.api.watching.")
+        )
+        if not is_left_out and not module.name.endswith(("__main__", "_plugin")):
             importlib.import_module(module.name)
     _import_each(_WHILE_PARSING)
 

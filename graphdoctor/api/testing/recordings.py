@@ -191,6 +191,11 @@ class AssertableRecording:
         __tracebackhide__ = True
         fail_if(expectations.fullgraph(self.diagnosis), self.context)
 
+    def assert_no_recompiles(self) -> None:
+        """Assert that nothing was compiled again, and that no function went over torch's limit."""
+        __tracebackhide__ = True
+        self.assert_max_recompiles(0)
+
     def assert_max_recompiles(self, limit: int) -> None:
         """Assert that there were at most ``limit`` recompiles, and that no function went over
         torch's limit.

@@ -19,6 +19,7 @@ from importlib.util import module_from_spec
 
 _RECORDING = "_GRAPHDOCTOR_RECORDING"
 """``graphdoctor/trials/launch/script.py`` sets it."""
+_WATCH = "GRAPHDOCTOR_WATCH"
 _PARENT = "_graphdoctor"
 """As in ``graphdoctor/probe/__main__.py``."""
 _HERE = __file__.rpartition(os.sep)[0]
@@ -48,4 +49,8 @@ if _RECORDING in os.environ:
     # Whatever goes wrong here, the program must run; the reader reports the missing events.
     with contextlib.suppress(Exception):
         _begin(os.environ[_RECORDING])
+    if os.environ.get(_WATCH):
+        # Of the program's own Python; ``run`` needs it nowhere else.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("graphdoctor.api.watching.at_start")
 _import_the_next()

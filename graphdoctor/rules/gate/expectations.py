@@ -80,6 +80,23 @@ def recompiles(
     return _unknown(diagnosis, expected, is_empty_allowed=is_empty_allowed)
 
 
+def limit_hits(diagnosis: Diagnosis) -> UnmetExpectation | None:
+    """Expect no function over torch's recompile limit."""
+    expected = "no function over torch's recompile limit"
+    if over := diagnosis.summary.frames_over_limit:
+        return UnmetExpectation(expected, str(over), _recompiled(diagnosis))
+    return _unknown(diagnosis, expected)
+
+
+def compile_time(diagnosis: Diagnosis, *, limit_s: float) -> UnmetExpectation | None:
+    """Expect that torch compiles for at most ``limit_s`` seconds."""
+    expected = f"at most {limit_s:g} s of compiling"
+    seconds = diagnosis.summary.compile_time_s
+    if seconds is not None and seconds > limit_s:
+        return UnmetExpectation(expected, f"{seconds:.4g} s")
+    return _unknown(diagnosis, expected)
+
+
 def coverage(diagnosis: Diagnosis, *, limit: float) -> UnmetExpectation | None:
     """Expect that at least ``limit`` of a call's tensor operations run in graphs.
 

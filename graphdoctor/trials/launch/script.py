@@ -21,6 +21,7 @@ from typing import Any
 
 from graphdoctor import version
 from graphdoctor.errors import GraphDoctorError, os_errors
+from graphdoctor.probe.file_names import WATCH_VARIABLE
 from graphdoctor.probe.wire import (
     OWN_VARIABLE,
     RUN_CHANGE_VARIABLE,
@@ -113,14 +114,24 @@ def run_script(
     apart: Path | None = None,
     change: RunChange | None = None,
     own: Sequence[str] = (),
+    is_watching: bool = False,
 ) -> ScriptEnd:
-    """Run the program once; ``own``: installed packages that are the user's own."""
+    """Run the program once; ``own``: installed packages that are the user's own; ``is_watching``:
+    each compile is printed as it happens, if graphdoctor is installed there.
+    """
     with written(recording):
         write_meta(recording, script.described(), None)
     started = time.monotonic()
     with _forwarding() as receivers, Lifeline() as lifeline:
         process = _start(
-            [python, *script.command], recording, apart, lifeline, change, own, timeout_s
+            [python, *script.command],
+            recording,
+            apart,
+            lifeline,
+            change,
+            own,
+            timeout_s,
+            is_watching,
         )
         receivers.append(process)
         is_timeout = _wait(process, timeout_s)
@@ -152,6 +163,7 @@ def _start(
     change: RunChange | None,
     packages: Sequence[str],
     timeout_s: float | None,
+    is_watching: bool,
 ) -> subprocess.Popen[bytes]:
     before = os.environ.get("PYTHONPATH")
     environment = os.environ | {
@@ -160,6 +172,8 @@ def _start(
         RECORDING_VARIABLE: str(recording),
         OWN_VARIABLE: " ".join(packages),
     }
+    if is_watching:
+        environment.setdefault(WATCH_VARIABLE, "1")
     if timeout_s is not None:
         environment[TIMEOUT_VARIABLE] = str(timeout_s)
     if change is not None:
