@@ -12,6 +12,7 @@ import contextlib
 import json
 import sys
 import time
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
@@ -37,7 +38,8 @@ def main(path: str, rounds: int) -> None:
     calls = target.changing_inputs()
     listener = TraceListener(lambda _compile_id: None, ProgramFiles(path))
     bare = {name: getattr(convert_frame, name) for name in _HOOKS}
-    RecompileRecorder(listener).install()
+    write = partial(torch_api.write_artifact, "graphdoctor_recompile")
+    RecompileRecorder(listener, write).install()
     attributed = {name: getattr(convert_frame, name) for name in _HOOKS}
     torch_api.trace_logger().addHandler(listener)
     cpu_s: dict[str, list[float]] = {"without": [], "with": []}

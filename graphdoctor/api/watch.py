@@ -209,8 +209,7 @@ class Watch:
                 **fields,
             }
         fields = {"time_s": time.time(), **fields}
-        context = {"step": self.step, "rank": self._torch.rank(), "trace_id": _trace_id()}
-        return WatchEvent(**fields, **context)
+        return WatchEvent(step=self.step, rank=self._torch.rank(), trace_id=_trace_id(), **fields)
 
 
 def watch(

@@ -115,6 +115,7 @@ def judged(rec):
     rec.assert_no_graph_breaks()
     rec.assert_fullgraph()
     rec.assert_max_recompiles(0)
+    rec.assert_no_recompiles()
     assert rec.diagnosis.summary.graphs == 1
     assert "1 graph" in str(rec.report())
     called = [call.function for call in rec.diagnosis.recording.compile_calls]
@@ -380,6 +381,7 @@ def test_6_compiles_in_its_own_dynamo(graphdoctor, n):
     with graphdoctor.record() as rec:
         outer(torch.ones(n))
     rec.assert_max_recompiles(0)
+    rec.assert_no_recompiles()
     assert rec.diagnosis.summary.graphs == 1
 
 def test_7_after():
