@@ -25,7 +25,8 @@ class Layer(nn.Module):
         self.up, self.down = nn.Linear(16, 32), nn.Linear(32, 16)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+        normed = self.norm(x)  # here
+        return x + self.down(nn.functional.gelu(self.up(normed)))
 
 
 def build() -> nn.Module:
