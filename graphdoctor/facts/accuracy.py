@@ -101,6 +101,8 @@ class AccuracyReport(Document):
     stages: Stages | None = None
     located: Located | None = None
     not_located: NotLocated | None = None
+    not_located_lines: tuple[StackEntry, ...] = ()
+    """Lines of the operations among which the wrong ones are; empty if one is named."""
     stale: StaleValue | None = None
     branches: tuple[TracingBranch, ...] = ()
     """Lines that ask whether torch.compile is at work."""

@@ -35,6 +35,7 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
+    joined,
 )
 from graphdoctor.views.reasons import difference_text
 from graphdoctor.views.words import INTERRUPTED, study_view, unknown_section
@@ -56,6 +57,7 @@ _NOT_LOCATED: dict[NotLocated, str] = {
     "failed": "its parts can't be compiled on their own",
 }
 _MOST_CODE = 40
+_MOST_LINES = 4
 
 
 def accuracy_view(report: AccuracyReport) -> View:
@@ -169,6 +171,8 @@ def _located(report: AccuracyReport) -> Iterator[Block]:
         rows += _operation(located)
     elif report.not_located is not None:
         rows.append(Row("operation", f"unknown: {_NOT_LOCATED[report.not_located]}"))
+        if lines := report.not_located_lines:
+            rows.append(Row("among", Note(joined([_place(line) for line in lines[:_MOST_LINES]]))))
     if stages is not None:
         rows += _stages(stages)
     if rows:

@@ -140,6 +140,13 @@ def _exceptions(mine: Results, reference: Results) -> tuple[Difference | None, b
     ), value is None or expected is None
 
 
+def differing_values(
+    kind: ResultKind, mine: Results, reference: Results, rounding: Rounding
+) -> list[Difference]:
+    """List the values of a kind that differ by more than rounding."""
+    return list(_differences(kind, mine.values[kind], reference.values[kind], rounding))
+
+
 def differing_attributes(mine: _Values, other: _Values) -> list[str]:
     """Name the attributes in which states differ."""
     differing = _differences("state", mine, other, None)

@@ -36,6 +36,7 @@ from .arguments import resized
 from .comparing import Rounding, Shaken, compared, differing_attributes
 from .forms import forms_in
 from .leaves import Step, item_at, passed_arguments, replaced_in
+from .locating import Locating
 from .plain_values import changing_values, plain_values
 from .results import (
     AFTER_CALLS,
@@ -73,6 +74,7 @@ class Trial:
         self._values: Fields = {}
         """The arguments of the call, by name."""
         self._plain: list[dict[str, str]] = []
+        self._locating: Locating | None = None
 
     def prepare(self, events: EventFile) -> None:
         """Before torch.compile: convert or shake what the target uses, and set up torch as
@@ -93,6 +95,8 @@ class Trial:
                 torch_config.leave_out(self.plan["without"], report_part)
         except (ImportError, AttributeError) as error:
             raise TargetError(f"this torch can't be asked where it fails: {error}") from error
+        if (asked := self.plan.get("locate")) is not None:
+            self._locating = Locating(asked["limit_s"])
 
     @contextmanager
     def apart(self) -> Iterator[Results]:
@@ -190,6 +194,8 @@ class Trial:
         if self.plan.get("fresh"):
             torch.compiler.reset()
             self._plain.append(plain_values(self._function, call))
+        if self._locating is not None:
+            self._locating.call += 1
         parameters = () if self._signature is None else self._signature.parameters.values()
         values = {p.name: p.default for p in parameters if p.default is not p.empty}
         values |= {name: value for _, name, value in passed_arguments(call, self._function)}
@@ -290,6 +296,7 @@ class Trial:
             changing=changing_values(self._plain),
             draws_random=mine.draws_random,
             lost=tuple(lost),
+            **({} if self._locating is None else self._locating.found()),
         )
 
     def _take_out_attributes(self, mine: Results, eager: Results) -> list[str]:

@@ -20,6 +20,7 @@ from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.located import Located, NotLocated
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording, TracingBranch
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import TEXTS
 from graphdoctor.probe.wire import ACCURACY_FILE
 from graphdoctor.studies.accuracy.cures import Cures
@@ -83,6 +84,7 @@ def compare(
         stages=search.stages,
         located=search.located,
         not_located=search.not_located,
+        not_located_lines=search.among,
         stale=search.stale,
         branches=tuple(
             branch.replace(location=branch.location.located(Path.cwd())) for branch in branches
@@ -108,6 +110,7 @@ class _Search:
     stages: Stages | None = None
     located: Located | None = None
     not_located: NotLocated | None = None
+    among: tuple[StackEntry, ...] = ()
     stale: StaleValue | None = None
     is_branch_explained: bool | None = None
     cures: list[Cure] = field(default_factory=list)
@@ -175,4 +178,9 @@ class _Search:
         limit_s = max(deadline - time.monotonic(), 0.0)
         run = self.replays.replay(program, "located", spec=spec, locate_s=limit_s)
         if run.replay is not None:
+            root, lines = Path.cwd(), run.replay.not_located_lines
             self.located, self.not_located = run.replay.located, run.replay.not_located
+            self.among = tuple(line.located(root) for line in lines)
+            if self.located is not None and self.located.location is not None:
+                place = self.located.location.located(root)
+                self.located = self.located.replace(location=place)

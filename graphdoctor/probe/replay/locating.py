@@ -1,0 +1,433 @@
+"""Names the first operation of a graph whose inputs agree with eager mode's and whose result, or
+the gradient through it, doesn't.
+
+While the calls are made, each graph is run by eager kernels too, on copies of its inputs and with
+the same random numbers; the first call of a graph with other results is kept. After the calls, the
+beginnings of that graph are compiled by the same backend, each returning what the rest of the graph
+uses, and compared with eager mode. Half of what is left is ruled out each time. torch's accuracy
+minifier (``torch/_dynamo/repro/after_dynamo.py``, 2.13) removes operations while the graph's own
+outputs are wrong, which leaves a small graph, not the operation.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from ...facts.base import Fields
+from ...facts.located import Located, NotLocated, Pass, TensorAt
+from ...facts.trials import Difference, ResultKind
+from ..record.streams import silence
+from ..target.snapshot import RandomState
+from ..torch_private.torch_graphs import (
+    Backend,
+    ambient_modes,
+    compiled_graph,
+    generated_code,
+    replace_compiled_graphs,
+)
+from .comparing import differing_values, spacing
+from .runs import Inputs, Judged, Runs, modes_set
+from .subgraphs import (
+    CutGraph,
+    Item,
+    Part,
+    item_name,
+    line_of,
+    lines_of,
+    operation_name,
+    tensors_text,
+)
+
+_MAX_COMPILES = 32
+_MAX_TOGETHER = 8
+"""A wrong run of more operations says too little about a single line."""
+_MAX_TRIED = 3
+"""Places to cut the graph at, if its beginnings up to one don't compile."""
+
+_Run = Callable[..., Any]
+
+
+@dataclass
+class _Graph:
+    compile_id: str
+    backend: Backend
+    module: GraphModule
+    names: Sequence[str]
+    changed: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A call of a graph that gives something else."""
+
+    graph: _Graph
+    call: int
+    inputs: Inputs
+    judged: Judged
+
+    @property
+    def direction(self) -> Pass:
+        return _direction(self.judged)
+
+    @property
+    def is_certain(self) -> bool:
+        return not all(difference.may_be_rounding for difference in self.judged.differences)
+
+
+def _direction(judged: Judged) -> Pass:
+    is_backward = all(difference.kind == "gradients" for difference in judged.differences)
+    return "backward" if is_backward else "forward"
+
+
+class Locating:
+    """Compares each graph from now on, until ``close``; ``call`` is the number of the program's
+    call.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._deadline = perf_counter() + limit_s
+        self.call = 0
+        self._case: _Case | None = None
+        self._reason: NotLocated = "no_graph_differs"
+        """What is to be said if no graph differs: the first trouble."""
+        self.close = replace_compiled_graphs(self._around)
+
+    def _around(self, backend: Backend, gm: GraphModule, compile_id: str) -> Callable[[_Run], _Run]:
+        module = GraphModule(gm, copy.deepcopy(gm.graph))
+        names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+        graph = _Graph(compile_id, backend, module, names)
+
+        def replaced(compiled: _Run) -> _Run:
+            def run(*arguments: Any) -> Any:
+                if self._case is None or not self._case.is_certain:
+                    self._check(graph, compiled, arguments)
+                return compiled(*arguments)
+
+            return run
+
+        return replaced
+
+    def _check(self, graph: _Graph, compiled: _Run, arguments: Sequence[Any]) -> None:
+        """Compare a call of a graph before the program makes it."""
+        if perf_counter() > self._deadline:
+            self._trouble("stopped")
+            return
+        values = dict(zip(graph.names, arguments, strict=True))
+        inputs = Inputs.now(values, ambient_modes())
+        try:
+            runs = Runs(graph.module, inputs, graph.changed)
+            judged = runs.judged(compiled)
+            if not judged.differences:
+                if judged.mine.omitted_from is not None:
+                    self._trouble("failed")
+            elif not runs.is_repeatable():
+                self._trouble("not_repeatable")
+            else:
+                case = _Case(graph, self.call, inputs.kept(), judged)
+                if self._case is None or case.is_certain:
+                    self._case = case
+            graph.changed = runs.changed
+        except Exception:  # noqa: BLE001 - whatever an operation raises; the program goes on
+            self._trouble("failed")
+        finally:
+            inputs.random.restore()
+
+    def _trouble(self, reason: NotLocated) -> None:
+        if self._reason == "no_graph_differs":
+            self._reason = reason
+
+    def found(self) -> Fields:
+        """Search the graph that differed; returns fields of ``Replay``."""
+        self.close()
+        if self._case is None:
+            return {"not_located": self._reason}
+        search = _Search(self._case, self._deadline)
+        with silence(), RandomState():
+            try:
+                return {"located": search.located()}
+            except _NotLocatedError as error:
+                lines = lines_of(error.among)
+                return {"not_located": error.reason, "not_located_lines": lines}
+
+
+class _NotLocatedError(Exception):
+    def __init__(self, reason: NotLocated, among: Sequence[Node]) -> None:
+        super().__init__(reason)
+        self.reason, self.among = reason, among
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """Some operations that are wrong when they are compiled together."""
+
+    part: Part
+    judged: Judged
+    codes: Mapping[str, str]
+
+
+class _Search:
+    """The search in one graph."""
+
+    def __init__(self, case: _Case, deadline: float) -> None:
+        self._case, self._deadline = case, deadline
+        self._compile_count = 0
+        self._has_failed = False
+        """A part didn't compile, or didn't run."""
+        self._among: Sequence[Node] = ()
+        self._wrong: dict[tuple[int, int], _Wrong] = {}
+        self._runs = Runs(case.graph.module, case.inputs, case.graph.changed)
+        with RandomState(), modes_set(case.inputs.modes):
+            case.inputs.random.restore()
+            self._graph = CutGraph.run(case.graph.module, self._runs.arguments()[0])
+
+    def located(self) -> Located:
+        """Name the operation.
+
+        Raises:
+            _NotLocatedError: None can be named.
+        """
+        graph = self._graph
+        operations = graph.operations
+        self._among = operations
+        computing = [index for index in range(len(operations)) if graph.computes(index)]
+        begin, end = self._first_wrong(computing)
+        index = self._suspect(begin, end)
+        wrong, others = self._smallest(index, end)
+        node = operations[index]
+        element = self._element(node, wrong)
+        return Located(
+            compile_id=self._case.graph.compile_id,
+            call=self._case.call,
+            direction=self._direction(wrong),
+            operation=operation_name(node, graph.module),
+            location=line_of(node),
+            inputs=tuple(
+                text for it in node.all_input_nodes for text in tensors_text(graph.kinds[it])
+            ),
+            output=", ".join(tensors_text(graph.kinds[node])) or None,
+            **element,
+            is_alone=not others,
+            together_with=tuple(operation_name(it, graph.module) for it in others),
+            node_count=len(computing),
+            compile_count=self._compile_count,
+            code=None if wrong is None else wrong.codes.get(self._direction(wrong)),
+        )
+
+    def _direction(self, wrong: _Wrong | None) -> Pass:
+        return self._case.direction if wrong is None else _direction(wrong.judged)
+
+    # Which operation.
+
+    def _first_wrong(self, computing: Sequence[int]) -> tuple[int, int]:
+        """Find two places to cut at, next to each other: the graph is right up to the first and
+        wrong up to the second.
+        """
+        graph = self._graph
+        whole = len(graph.operations)
+        inside = (index + 1 for index in computing[:-1] if graph.is_cut(index + 1))
+        cuts = [0, *inside, whole]
+        right, wrong = 0, len(cuts) - 1
+        while wrong - right > 1:
+            self._among = graph.operations[cuts[right] : cuts[wrong]]
+            middle = (right + wrong) // 2
+            between = sorted(range(right + 1, wrong), key=lambda it: abs(it - middle))
+            for at in between[:_MAX_TRIED]:
+                verdict = self._is_wrong(0, cuts[at])
+                if verdict is not None:
+                    right, wrong = (right, at) if verdict else (at, wrong)
+                    break
+            else:
+                raise self._failure()
+        self._among = graph.operations[cuts[right] : cuts[wrong]]
+        return cuts[right], cuts[wrong]
+
+    def _suspect(self, begin: int, end: int) -> int:
+        """Choose the operation between two cuts whose value is wrong; where the graph can't be cut
+        between several, all their values are looked at.
+        """
+        graph = self._graph
+        suspects = [index for index in range(begin, end) if graph.computes(index)]
+        is_only = len(suspects) == 1
+        if self._case.direction == "backward":
+            if not is_only:
+                raise self._failure()
+            return suspects[0]
+        if not is_only:
+            nodes = [graph.operations[index] for index in suspects]
+            if not self._is_wrong(0, end, [*graph.live(end), *nodes]):
+                raise self._failure()
+        wrong = self._wrong.get((0, end))
+        judged = self._case.judged if wrong is None else wrong.judged
+        differing = {it.where for it in _differing(judged, "outputs")}
+        for index in suspects:
+            if differing & self._names(graph.operations[index], wrong):
+                return index
+        # What it changes in place may be wrong alone. If anything else is, cutting the graph before
+        # the operation made that right.
+        if not is_only or differing:
+            raise self._failure("only_whole")
+        return suspects[0]
+
+    def _smallest(self, index: int, end: int) -> tuple[_Wrong | None, Sequence[Node]]:
+        """Find the shortest run of operations that ends in one, and is wrong when it is compiled.
+
+        Returns it, None for the whole graph, and the other operations in it.
+        """
+        graph = self._graph
+        after = next(it for it in range(index + 1, end + 1) if it == end or graph.is_cut(it))
+        begins = [it for it in range(index, 0, -1) if graph.computes(it) and graph.is_cut(it)]
+        begins.append(0)
+        outputs = [*graph.live(after), graph.operations[index]]
+        # The last one needn't be compiled: up to there, the graph was wrong.
+        right, wrong = -1, 0
+        while wrong < len(begins) - 1 and not self._is_wrong(begins[wrong], after, outputs):
+            right, wrong = wrong, min(2 * wrong + 1, len(begins) - 1)
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            if self._is_wrong(begins[middle], after, outputs):
+                wrong = middle
+            else:
+                right = middle
+        begin = begins[wrong]
+        self._among = graph.operations[begin:after]
+        run = [it for it in range(begin, after) if graph.computes(it)]
+        if len(run) > _MAX_TOGETHER:
+            raise self._failure("only_whole")
+        smallest = self._wrong.get((begin, after)) or self._wrong.get((0, end))
+        return smallest, [graph.operations[it] for it in run if it != index]
+
+    def _failure(self, reason: NotLocated | None = None) -> _NotLocatedError:
+        return _NotLocatedError(
+            reason or ("failed" if self._has_failed else "only_whole"), self._among
+        )
+
+    # Compiling.
+
+    def _is_wrong(self, begin: int, end: int, outputs: Sequence[Node] | None = None) -> bool | None:
+        """Compile some operations and compare; None if that can't be done.
+
+        Raises:
+            _NotLocatedError: The time is up.
+        """
+        if perf_counter() > self._deadline or self._compile_count >= _MAX_COMPILES:
+            raise self._failure("stopped")
+        self._compile_count += 1
+        graph = self._graph
+        if outputs is not None:
+            inside = set(graph.operations[begin:end])
+            outputs = [node for node in dict.fromkeys(outputs) if node in inside]
+        try:
+            part = graph.part(begin, end, outputs)
+            runs = Runs(part.module, self._inputs(begin, part))
+            with generated_code() as codes:
+                judged = runs.judged(self._compiled(part, runs))
+        except Exception:  # noqa: BLE001 - whatever a backend raises
+            self._has_failed = True
+            return None
+        if self._case.direction == "forward":
+            kept = [it for it in judged.differences if it.kind != "gradients"]
+            judged = judged._replace(differences=kept)
+        if judged.differences:
+            self._wrong[begin, end] = _Wrong(part, judged, dict(codes))
+        return bool(judged.differences)
+
+    def _compiled(self, part: Part, runs: Runs) -> _Run:
+        # The first run of eager mode says what may be shared.
+        _ = runs.eager
+        with RandomState(), modes_set(runs.inputs.modes):
+            arguments, _ = runs.arguments()
+            return compiled_graph(self._case.graph.backend, copy.deepcopy(part.module), arguments)
+
+    def _inputs(self, begin: int, part: Part) -> Inputs:
+        """Compute eagerly what goes into a part."""
+        graph, given = self._graph, self._case.inputs
+        nodes = graph.module.graph.find_nodes(op="placeholder")
+        arguments, _ = self._runs.arguments()
+        values: dict[Item, Any] = {
+            (node, ()): it for node, it in zip(nodes, arguments, strict=True)
+        }
+        random = given.random
+        if begin:
+            made = dict.fromkeys(node for node, _ in part.inputs if node.op != "placeholder")
+            before = graph.part(0, begin, list(made))
+            with RandomState(), modes_set(given.modes):
+                random.restore()
+                returned = before.module(*(values[item] for item in before.inputs))
+                random = RandomState()
+            values |= zip(before.outputs, returned, strict=True)
+        named = {item_name(item): values[item] for item in part.inputs}
+        return Inputs.now(named, given.modes)._replace(random=random).kept()
+
+    # What is reported.
+
+    def _names(self, node: Node, wrong: _Wrong | None) -> set[str]:
+        """Name the results that an operation's value is in; None for the whole graph's."""
+        if wrong is None:
+            (output,) = self._graph.module.graph.find_nodes(op="output")
+            returned: Any = output.args[0]
+            outputs = list(returned) if isinstance(returned, tuple | list) else [returned]
+        else:
+            outputs = [it for it, _ in wrong.part.outputs]
+        return {f"call 1, output[{at}]" for at, it in enumerate(outputs) if it is node}
+
+    def _element(self, node: Node, wrong: _Wrong | None) -> Fields:
+        """Describe where its result differs most."""
+        judged = self._case.judged if wrong is None else wrong.judged
+        kind: ResultKind = "gradients"
+        names: set[str] | None = None
+        if _direction(judged) == "forward":
+            kind, names = "outputs", self._names(node, wrong)
+            if not any(it.where in names for it in _differing(judged, kind)):
+                kind, names = "state", None
+        differing = [it for it in _differing(judged, kind) if names is None or it.where in names]
+        if not differing:
+            return {}
+        worst = max(differing, key=lambda it: math.inf if it.largest is None else it.largest)
+        values = [
+            None if of is None else of.values[kind].get(worst.where)
+            for of in (judged.mine, judged.eager, judged.precise)
+        ]
+        return {"largest": worst.largest, "element": _element(*values)}
+
+
+def _differing(judged: Judged, kind: ResultKind) -> list[Difference]:
+    if judged.rounding is None:
+        return []
+    return differing_values(kind, judged.mine, judged.eager, judged.rounding)
+
+
+def _element(mine: Any, eager: Any, precise: Any) -> TensorAt | None:
+    """Find where two tensors differ most; None if they aren't alike, or not of real numbers."""
+    if not isinstance(mine, Tensor) or not isinstance(eager, Tensor):
+        return None
+    if mine.shape != eager.shape or mine.dtype != eager.dtype or mine.is_complex():
+        return None
+    if not mine.numel() or mine.layout is not torch.strided or mine.is_quantized:
+        return None
+    apart = (mine.double() - eager.double()).abs()
+    # What only one of them has as NaN or infinity comes first.
+    is_same = (mine == eager) | (mine.isnan() & eager.isnan())
+    apart = apart.nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(is_same, 0.0)
+    at = int(apart.argmax())
+    index = tuple(int(it) for it in torch.unravel_index(torch.tensor(at), mine.shape))
+    compiled, expected = (float(it.flatten()[at]) for it in (mine, eager))
+    has_exact = isinstance(precise, Tensor) and precise.shape == eager.shape
+    spacings = None
+    if eager.is_floating_point() and math.isfinite(compiled) and math.isfinite(expected):
+        spacings = abs(compiled - expected) / spacing(expected, eager.dtype)
+    return TensorAt(
+        index=index,
+        compiled=compiled,
+        eager=expected,
+        exact=float(precise.flatten()[at]) if has_exact else None,
+        spacings=spacings,
+    )

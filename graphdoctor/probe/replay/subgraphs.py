@@ -1,0 +1,247 @@
+"""Cuts a graph of Dynamo's into graphs of some of its operations, each with the values that it
+needs as inputs and those that the rest needs as outputs.
+
+The operations of a part are neighbours in the graph, so that what they change in place is there.
+"""
+
+from __future__ import annotations
+
+import linecache
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import SymInt, Tensor
+from torch.fx import Graph, GraphModule, Interpreter, Node
+
+from ...facts.stack import StackEntry, resumed
+from ..record.describe import value_text
+from ..record.files import is_user_file
+from ..record.graphs import places_in
+from ..torch_private.torch_api import node_value
+from ..torch_private.torch_graphs import ambient_modes
+
+_CALLS = frozenset({"call_function", "call_method", "call_module"})
+_CONSTANTS = (type(None), int, float, complex, str, torch.dtype, torch.device, torch.layout)
+_PARTS_OF_TORCH = {
+    "torch._C._nn.": "torch.nn.functional.",
+    "torch._C._special.special_": "torch.special.",
+    "torch._C._linalg.linalg_": "torch.linalg.",
+    "torch._C._fft.fft_": "torch.fft.",
+}
+"""Where torch's documentation has functions that are built in."""
+
+Path = tuple[int, ...]
+"""Indices that lead to an item of nested tuples; empty for the value itself."""
+
+Item = tuple[Node, Path]
+"""A tensor that a node makes."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor that an operation made: its text, such as ``f32[8, 128]``."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some operations of a graph, as a graph of their own that returns tensors in a tuple."""
+
+    module: GraphModule
+    operations: Sequence[Node]
+    """In the whole graph."""
+    inputs: Sequence[Item]
+    outputs: Sequence[Item]
+
+
+class _Described(Interpreter):
+    """Notes of what kind each value is, and the modes after each operation."""
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module)
+        self.kinds: dict[Node, Any] = {}
+        self.modes: dict[Node, Any] = {}
+
+    def run_node(self, n: Node) -> Any:
+        value = super().run_node(n)
+        self.kinds[n] = _kind(value)
+        self.modes[n] = ambient_modes()
+        return value
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(map(_kind, value))
+    return Held(value_text(value)) if isinstance(value, Tensor) else value
+
+
+def _paths(kind: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield what isn't a tuple in nested ones."""
+    if not isinstance(kind, tuple):
+        yield path, kind
+        return
+    for index, item in enumerate(kind):
+        yield from _paths(item, (*path, index))
+
+
+@dataclass
+class CutGraph:
+    """A graph whose values were seen in a run."""
+
+    module: GraphModule
+    kinds: dict[Node, Any]
+    modes: dict[Node, Any]
+    first_modes: Any
+    operations: list[Node] = field(init=False)
+
+    def __post_init__(self) -> None:
+        nodes = list(self.module.graph.nodes)
+        self.operations = [node for node in nodes if node.op in _CALLS]
+        order = {node: number for number, node in enumerate(nodes)}
+        self._order = order
+        number = {node: index for index, node in enumerate(self.operations)}
+        end = len(self.operations)
+        self._last_use = {
+            node: max((number.get(user, end) for user in node.users), default=-1)
+            for node in self.operations
+        }
+
+    @classmethod
+    def run(cls, module: GraphModule, arguments: Sequence[Any]) -> CutGraph:
+        """Run a graph eagerly, and look at its values."""
+        described = _Described(module)
+        before = ambient_modes()
+        described.run(*arguments)
+        return cls(module, described.kinds, described.modes, before)
+
+    def computes(self, index: int) -> bool:
+        """Return whether an operation makes a tensor, rather than taking one out of a tuple."""
+        node = self.operations[index]
+        whole = node.args[0] if node.target is operator.getitem else None
+        is_item = isinstance(whole, Node) and isinstance(self.kinds.get(whole), tuple)
+        return not is_item and any(isinstance(it, Held) for _, it in _paths(self.kinds[node]))
+
+    def live(self, count: int) -> list[Node]:
+        """List the operations among the first ones whose values the rest of the graph uses."""
+        return [node for node in self.operations[:count] if self._last_use[node] >= count]
+
+    def is_cut(self, count: int) -> bool:
+        """Return whether the graph can be cut after so many operations: in the modes in which it
+        began, and with nothing but tensors and constants to hand on.
+        """
+        if count == 0:
+            return True
+        return self.modes[self.operations[count - 1]] == self.first_modes and all(
+            isinstance(kind, (Held, *_CONSTANTS))
+            for node in self.live(count)
+            for _, kind in _paths(self.kinds[node])
+        )
+
+    def part(self, first: int, end: int, outputs: Sequence[Node] | None = None) -> Part:
+        """Make a graph of neighbouring operations; without ``outputs`` it returns the last one's
+        value and those that the rest uses.
+        """
+        chosen = self.operations[first:end]
+        inside = set(chosen)
+        if outputs is None:
+            used = [node for node in self.live(end) if node in inside]
+            outputs = list(dict.fromkeys([*used, chosen[-1]]))
+        graph = Graph()
+        inputs: list[Item] = []
+        values: dict[Node, Any] = {}
+        taken = {it for node in chosen for it in node.all_input_nodes if it not in inside}
+        for node in sorted(taken, key=self._order.__getitem__):
+            if node.op != "get_attr":
+                values[node] = self._given(node, graph, inputs)
+        for node in sorted(taken, key=self._order.__getitem__):
+            if node.op == "get_attr":
+                values[node] = graph.node_copy(node)
+        for node in chosen:
+            values[node] = graph.node_copy(node, lambda it: values[it])
+        returned = [
+            (node, path)
+            for node in outputs
+            for path, kind in _paths(self.kinds[node])
+            if isinstance(kind, Held)
+        ]
+        graph.output(tuple(_item(graph, values[node], path) for node, path in returned))
+        return Part(GraphModule(self.module, graph), chosen, inputs, returned)
+
+    def _given(self, node: Node, graph: Graph, inputs: list[Item]) -> Any:
+        """Make placeholders for the tensors in a value, and constants of the rest."""
+
+        def given(kind: Any, path: Path) -> Any:
+            if isinstance(kind, tuple):
+                return tuple(given(item, (*path, index)) for index, item in enumerate(kind))
+            example = node_value(node)
+            for index in path if example is not None else ():
+                example = example[index]
+            if not isinstance(kind, Held) and not isinstance(example, SymInt):
+                return kind
+            placeholder = graph.placeholder(item_name((node, path)))
+            placeholder.meta = {**node.meta, "example_value": example}
+            inputs.append((node, path))
+            return placeholder
+
+        return given(self.kinds[node], ())
+
+
+def item_name(item: Item) -> str:
+    """Name a placeholder for an item."""
+    node, path = item
+    return "_".join(map(str, (node.name, *path)))
+
+
+def _item(graph: Graph, node: Node, path: Path) -> Node:
+    for index in path:
+        value = node_value(node)
+        node = graph.call_function(operator.getitem, (node, index))
+        if value is not None:
+            node.meta["example_value"] = value[index]
+    return node
+
+
+# What an operation is called, and where it is.
+
+
+def operation_name(node: Node, module: GraphModule) -> str:
+    """Name an operation as its user knows it, such as ``torch.nn.functional.gelu``,
+    ``Tensor.add`` or, for a module, its class.
+    """
+    target: Any = node.target
+    if node.op == "call_method":
+        return f"Tensor.{target}"
+    if node.op == "call_module":
+        kind = type(module.get_submodule(target))
+        return f"{kind.__module__.partition('.modules')[0]}.{kind.__qualname__}"
+    name = str(node._pretty_print_target(target))
+    for beginning, public in _PARTS_OF_TORCH.items():
+        if name.startswith(beginning):
+            return public + name.removeprefix(beginning)
+    return name
+
+
+def line_of(node: Node) -> StackEntry | None:
+    """Find the innermost line of the program that an operation comes from."""
+    places = (place for place in reversed(places_in(node.stack_trace)) if is_user_file(place[0]))
+    for file, line, function in places:
+        text = linecache.getline(file, line).strip()
+        return StackEntry(file=file, line=line, function=resumed(function)[0], text=text or None)
+    return None
+
+
+def lines_of(nodes: Sequence[Node]) -> tuple[StackEntry, ...]:
+    """List the lines of several, each once, in the order of the graph."""
+    lines: dict[tuple[str, int], StackEntry] = {}
+    for line in filter(None, map(line_of, nodes)):
+        lines.setdefault(line.at, line)
+    return tuple(lines.values())
+
+
+def tensors_text(kind: Any) -> Iterator[str]:
+    """Yield the texts of the tensors in a value."""
+    yield from (it.text for _, it in _paths(kind) if isinstance(it, Held))

@@ -1,0 +1,304 @@
+"""The first wrong operation of a graph is named, where a backend makes one wrong."""
+
+import operator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional as F
+
+from graphdoctor.probe.replay.locating import Locating
+
+pytestmark = pytest.mark.slow
+
+
+class Planted:
+    """A backend that puts ``wrong`` in the place of an operation, if ``when`` allows it; eager
+    kernels do the rest.
+    """
+
+    def __init__(self, name, wrong, when=lambda _graph: True):
+        self.name, self.wrong, self.when = name, wrong, when
+        self.count = 0
+
+    def __call__(self, gm, inputs):
+        self.count += 1
+        for node in gm.graph.nodes:
+            name = getattr(node.target, "__name__", node.target)
+            if name == self.name and self.when(node):
+                with gm.graph.inserting_after(node):
+                    other = gm.graph.call_function(self.wrong, node.args, node.kwargs)
+                node.replace_all_uses_with(other)
+                gm.graph.erase_node(node)
+        gm.recompile()
+        return gm.forward
+
+
+def sought(function, backend, *calls, limit_s=300.0, after=None, **options):
+    """What is found of a function after some calls; ``after`` is called with what each returns."""
+    torch.compiler.reset()
+    locating = Locating(limit_s)
+    compiled = torch.compile(function, backend=backend, **options)
+    for call in calls:
+        locating.call += 1
+        output = compiled(*call)
+        if after is not None:
+            after(output)
+    return locating.found()
+
+
+def line(located):
+    return located.location.text.partition("#")[2].strip()
+
+
+def wrong_gelu(x, **_):
+    return F.gelu(x) * 1.01
+
+
+def middle(x):
+    y = torch.sin(x) + 1
+    y = F.gelu(y)  # here
+    return y.cos() * 2
+
+
+def test_operation_in_the_middle_is_named_with_its_line_and_its_element():
+    x = torch.randn(4, 3)
+    located = sought(middle, Planted("gelu", wrong_gelu), (x,))["located"]
+    assert line(located) == "here"
+    assert (located.operation, located.direction) == ("torch.nn.functional.gelu", "forward")
+    assert (located.inputs, located.output) == (("f32[4, 3]",), "f32[4, 3]")
+    assert (located.compile_id, located.call, located.is_alone) == ("0/0", 1, True)
+    element = located.element
+    y = torch.sin(x) + 1
+    assert element.eager == F.gelu(y)[element.index].item()
+    assert element.exact == pytest.approx(F.gelu(y.double())[element.index].item(), rel=1e-6)
+    assert element.compiled == pytest.approx(element.eager * 1.01, rel=1e-5)
+    assert located.largest == pytest.approx(abs(element.compiled - element.eager))
+    assert element.spacings > 1000
+    assert (located.together_with, located.node_count, located.code) == ((), 5, None)
+
+
+class Cubed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sigmoid()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        y = x.sigmoid()
+        return gradient * y * (1 - y) * 1.05
+
+
+def test_operation_whose_gradient_is_wrong_is_named():
+    def program(x, w):
+        y = torch.tanh(x @ w)
+        y = torch.sigmoid(y)  # here
+        return (y * 3).sum()
+
+    arguments = torch.randn(5, 4), torch.randn(4, 4, requires_grad=True)
+    located = sought(program, Planted("sigmoid", lambda x: Cubed.apply(x)), arguments)["located"]
+    assert (line(located), located.direction) == ("here", "backward")
+    assert (located.operation, located.is_alone) == ("torch.sigmoid", True)
+    assert located.element is not None
+
+
+def only_of_seven(x, dim):
+    return torch.softmax(x, dim) * (1.5 if x.shape[0] == 7 else 1)
+
+
+@pytest.mark.parametrize("dynamic", [True, None, False])
+def test_one_size_alone_is_wrong(dynamic):
+    def program(x):
+        y = x * x.shape[0]
+        y = y.view(x.shape[0], -1)
+        y = torch.softmax(y, 1)  # here
+        return y.exp()
+
+    calls = [(torch.randn(size, 6),) for size in (4, 5, 7, 8)]
+    found = sought(program, Planted("softmax", only_of_seven), *calls, dynamic=dynamic)
+    located = found["located"]
+    assert (line(located), located.call, located.is_alone) == ("here", 3, True)
+
+
+def test_twelve_compiles_are_enough_for_500_operations():
+    def program(x):
+        for _ in range(83):
+            x = torch.sin(x) + x
+            x = torch.cos(x) * x
+            x = torch.tanh(x) - x
+        x = torch.erf(x)  # here
+        for _ in range(83):
+            x = torch.sin(x) + x
+        return x
+
+    for wrong_at in (0, 1):
+        backend = Planted("erf", lambda x: torch.erf(x) + 1e-3)
+        if wrong_at:
+            # The very last one.
+            backend = Planted("add", lambda x, y: x + y + 1e-3, lambda n: not n.next.next.users)
+        found = sought(program, backend, (torch.randn(8),))
+        located = found["located"]
+        assert located.node_count > 500
+        assert located.compile_count <= 12
+        assert backend.count == located.compile_count + 1
+        if not wrong_at:
+            assert (line(located), located.is_alone) == ("here", True)
+
+
+def test_second_graph_after_a_break_is_the_one():
+    def program(x):
+        y = torch.sin(x)
+        torch._dynamo.graph_break()
+        y = y.add_(1)
+        y = F.gelu(y)  # here
+        return y * 2
+
+    x = torch.randn(4, requires_grad=True)
+    located = sought(program, Planted("gelu", wrong_gelu), (x,))["located"]
+    assert (line(located), located.compile_id) == ("here", "1/0")
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 4)
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, x):
+        y = self.lin(x)
+        self.total.add_(y.detach().mean(0))  # here
+        return torch.relu(y)
+
+
+def test_wrong_change_of_a_buffer_is_named():
+    backend = Planted("add_", lambda x, y: x.add_(y * 1.1))
+    located = sought(Counting(), backend, (torch.randn(3, 4),))["located"]
+    assert (line(located), located.operation) == ("here", "Tensor.add_")
+
+
+def test_operation_in_place_is_named():
+    def program(x):
+        y = torch.sin(x)
+        z = y[1:]
+        z.mul_(3)  # here
+        return torch.cos(y) + 1
+
+    backend = Planted("mul_", lambda x, y: x.mul_(y + 0.1))
+    located = sought(program, backend, (torch.randn(4),))["located"]
+    assert (line(located), located.is_alone) == ("here", True)
+
+
+def test_first_wrong_step_of_a_training_loop_is_named():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Linear(8, 1))
+
+    def program(x):
+        y = torch.clamp(model(x), -50, 50)  # here
+        return (y**2).mean()
+
+    optimizer = torch.optim.SGD(model.parameters(), 1e-6)
+
+    def step(loss):
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    backend = Planted("clamp", lambda x, low, high: torch.clamp(x, low, high - 10))
+    calls = [(torch.ones(2, 3) * scale,) for scale in (1, 2, 1e6, 1)]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(0.1)
+    located = sought(program, backend, *calls, after=step)["located"]
+    assert (line(located), located.call, located.is_alone) == ("here", 3, True)
+
+
+def test_one_of_several_results_is_enough():
+    def program(x):
+        values, places = torch.topk(x, 2)  # here
+        a, b = values.split(1, 1)
+        return a * b, places + 1
+
+    backend = Planted("topk", lambda x, k: (torch.topk(x, k)[0], torch.topk(x, k)[1] * 0))
+    located = sought(program, backend, (torch.randn(3, 9),))["located"]
+    assert (line(located), located.operation) == ("here", "torch.topk")
+    assert located.output == "f32[3, 2], i64[3, 2]"
+
+
+def test_operation_where_the_graph_cannot_be_cut():
+    def program(x, w):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = torch.relu(x @ w)
+            y = F.gelu(y)  # here
+            y = y @ w
+        return y * 2
+
+    backend = Planted("gelu", lambda x: F.gelu(x) * 1.5)
+    found = sought(program, backend, (torch.randn(8, 8), torch.randn(8, 8)))
+    located = found["located"]
+    assert line(located) == "here"
+
+
+def fused(gm, inputs):
+    """A backend that is wrong where a product, used once, is added to something."""
+    for node in gm.graph.nodes:
+        source = node.args[0] if node.args else None
+        if node.target is operator.add and getattr(source, "target", None) is operator.mul:
+            if len(source.users) == 1:
+                node.args = (source, 2.0)
+    gm.recompile()
+    return gm.forward
+
+
+def test_operations_that_are_wrong_together_are_named_together():
+    def program(x):
+        y = torch.sin(x)
+        z = y * 3
+        z = z + 1  # here
+        return torch.exp(z) + y
+
+    located = sought(program, fused, (torch.randn(4),))["located"]
+    assert (line(located), located.is_alone) == ("here", False)
+    assert located.together_with == ("operator.mul",)
+
+
+def whole(gm, inputs):
+    """A backend that is wrong from 20 operations on."""
+    sines = [node for node in gm.graph.nodes if node.target is torch.sin]
+    for node in sines[-1:] if len(sines) > 20 else []:
+        node.target = torch.cos
+    gm.recompile()
+    return gm.forward
+
+
+def test_no_line_is_blamed_for_what_only_the_whole_graph_does():
+    def program(x):
+        for _ in range(21):
+            x = torch.sin(x)
+        return x
+
+    found = sought(program, whole, (torch.randn(4),))
+    assert found["not_located"] == "only_whole"
+    assert [at.text for at in found["not_located_lines"]] == ["x = torch.sin(x)"]
+
+
+def test_right_graphs_blame_nothing():
+    assert sought(middle, "eager", (torch.randn(4),)) == {"not_located": "no_graph_differs"}
+
+
+def test_graph_that_is_never_the_same_blames_nothing():
+    numbers = iter(range(1000))
+
+    @torch.library.custom_op("graphdoctor_test::unstable", mutates_args=())
+    def unstable(x: torch.Tensor) -> torch.Tensor:
+        return x + next(numbers)
+
+    unstable.register_fake(torch.empty_like)
+    found = sought(lambda x: unstable(x) * 2, "eager", (torch.randn(4),))
+    assert found == {"not_located": "not_repeatable"}
+
+
+def test_time_that_is_up_is_said_with_the_lines_that_are_left():
+    found = sought(middle, Planted("gelu", wrong_gelu), (torch.randn(4),), limit_s=-1.0)
+    assert found["not_located"] == "stopped"
