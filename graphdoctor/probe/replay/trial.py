@@ -193,6 +193,8 @@ class Trial:
         """
         if self.plan.get("fresh"):
             torch.compiler.reset()
+            # AOTAutograd's finds what an equal graph gave with other values outside of it.
+            torch_config.miss_caches()
             self._plain.append(plain_values(self._function, call))
         if self._locating is not None:
             self._locating.call += 1
