@@ -276,7 +276,7 @@ class Workload:
         it returned.
         """
         no_grad = self.request["no_grad"]
-        if not is_eager:
+        if not is_eager and self.is_compiled:
             return forward(self.compiled, call, no_grad=no_grad)
         # What the program itself compiles stays compiled, unless that is asked about.
         is_plain = self.trial is not None and self.trial.has_forms
