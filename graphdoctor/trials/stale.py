@@ -87,4 +87,4 @@ def _differing(graph: Graph, anew: Graph) -> _Part | None:
 
 
 def _words(node: GraphNode) -> list[str]:
-    return [node.target, *f"{node.args[1:-1]}, {node.kwargs[1:-1]}".split(", ")]
+    return [node.target, *f"{node.args}, {node.kwargs}".split(", ")]

@@ -58,8 +58,8 @@ CASES = {
         + EAGERLY,
         ("SCALE", "2.0", "3.0", "return x * SCALE"),
     ),
-    "a number in a global container": (
-        IN_DICT
+    "a number in a global container, beside one that no graph has": (
+        IN_DICT.replace("= value", '= value\n    STATE["count"] = 1 + value')
         + FILTERED.format("keep_tensor_guards_unsafe")
         + 'def inner(x):\n    return x * STATE["scale"]\n'
         + EAGERLY,
@@ -120,8 +120,10 @@ def replayed(folder, setup, source, *, backend="aot_eager") -> tuple[Recording, 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_stale_value_is_named(case, tmp_path, setup):
     source, (expression, before, after, text) = case
-    stale = stale_value(*replayed(tmp_path, setup, source + CALLS))
-    assert stale is not None
+    reused, fresh = replayed(tmp_path, setup, source + CALLS)
+    [difference] = results_of(reused)
+    assert not results_of(fresh)
+    stale = stale_value(reused, fresh, difference, difference.call)
     assert (stale.call, stale.expression, stale.before, stale.after) == (
         2,
         expression,
@@ -135,7 +137,13 @@ def test_stale_value_is_named(case, tmp_path, setup):
 
 def test_value_with_a_guard_is_not_stale(tmp_path, setup):
     source = IN_DICT + 'def model(x):\n    return x * STATE["scale"]\n'
-    assert stale_value(*replayed(tmp_path, setup, source + CALLS)) is None
+    reused, fresh = replayed(tmp_path, setup, source + CALLS)
+    assert not results_of(reused)
+    assert fresh.replay.changing == {"STATE['scale']": ("2.0", "3.0")}
+
+
+def results_of(recording):
+    return recording.replay.compared[EAGER].results
 
 
 RAISING = """
