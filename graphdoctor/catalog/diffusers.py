@@ -68,7 +68,7 @@ class _Diffusers:
     def models(self, name: str) -> Iterator[ModelText]:
         made = _classes()[name]
         home = "diffusers" if hasattr(diffusers, name) else "diffusers.models"
-        tried: list[dict[str, object]] = []
+        tried = []
         for smaller in _configurations(made):
             if smaller not in tried:
                 tried.append(smaller)

@@ -54,7 +54,7 @@ def find_program(
     most = library.most_parameters
     if memory_bytes is not None:
         most = min(most, memory_bytes // _BYTES_FOR_EACH_PARAMETER)
-    refusals: list[RefusedError] = []
+    refusals = []
     failures: set[str] = set()
     try:
         for text in library.models(name):
@@ -118,7 +118,7 @@ def _program(
 
 def _executed(program: str, *texts: ModelText | InputsText) -> dict[str, Any]:
     imports = ["import torch", *(line for text in texts for line in text.imports)]
-    names: dict[str, Any] = {"__name__": "program"}
+    names = {"__name__": "program"}
     lines = [*imports, program] if texts else [program]
     exec(compile("\n".join(lines), "<program>", "exec"), names)
     return names

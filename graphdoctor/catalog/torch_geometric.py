@@ -94,7 +94,7 @@ class _TorchGeometric:
 
     def models(self, name: str) -> Iterator[ModelText]:
         room = _rooms()[name]
-        made: Any = getattr(getattr(torch_geometric.nn, room), name)
+        made = getattr(getattr(torch_geometric.nn, room), name)
         home = f"from torch_geometric.nn.{room} import {name}"
         if not inspect.isclass(made):
             yield ModelText((home,), f"return {name}", subject=made)
@@ -131,7 +131,7 @@ def _models(made: type[Any], home: str) -> Iterator[ModelText]:
     takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     tried = slots(parameters, _made_with, owner=made.__name__, is_given=_is_large)
     more: dict[str, str] = {}
-    first: Exception | None = None
+    first = None
     is_made = False
     for likely in choices(tried, most_changes=_MOST_CHANGES):
         while True:

@@ -59,7 +59,7 @@ class _Transformers:
 
     def inputs(self, _text: ModelText, model: Any) -> Generator[InputsText, BaseException, None]:
         trying = candidates(model)
-        error: BaseException | None = None
+        error = None
         # Not `yield from`: each call counts.
         with contextlib.suppress(StopIteration):
             while True:

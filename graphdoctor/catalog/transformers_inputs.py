@@ -66,7 +66,7 @@ class _Plan:
 def candidates(model: Any) -> Generator[InputsText, BaseException, None]:
     """Inputs, the richest first."""
     takes = _Arguments(model)
-    tried: set[str] = set()
+    tried = set()
     for plan in takes.plans():
         tries = 0
         waiting = [plan]
@@ -152,7 +152,7 @@ class _Arguments:
         }
 
     def _ordinary_ids(self) -> tuple[int, int]:
-        vocabularies: list[Any] = []
+        vocabularies = []
         special: set[int] = set()
         for _, config in self._all:
             for name in vars(config):
@@ -254,7 +254,7 @@ class _Arguments:
 
     def text(self, forms: dict[str, str], plan: _Plan) -> InputsText:
         """Return a plan with one form of each of its arguments."""
-        before: list[str] = []
+        before = []
         if plan.placeholder is not None and "input_ids" in forms:
             first = 1 + bool(plan.around)
             last = first + plan.placeholders

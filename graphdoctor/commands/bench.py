@@ -11,7 +11,7 @@ from graphdoctor.commands.named import kept_report, place_or_target
 from graphdoctor.commands.options import Given, OutputOptions, TargetOrReportArgument, with_options
 from graphdoctor.commands.running import EXIT_FAILED, begin, finish, set_up, tell_place
 from graphdoctor.commands.terminal import EXIT_INTERRUPTED
-from graphdoctor.facts.bench import BENCH_PARTS, BenchPart, BenchReport
+from graphdoctor.facts.bench import BENCH_PARTS, BenchReport
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.trials.launch.ownership import sign
@@ -90,9 +90,7 @@ def bench(
         return
     request = Request.of(spec, target=target)
     is_asked = {"cold": is_cold, "results": has_results, "causes": has_causes}
-    parts: tuple[BenchPart, ...] = tuple(
-        part for part in BENCH_PARTS if is_thorough or is_asked[part]
-    )
+    parts = tuple(part for part in BENCH_PARTS if is_thorough or is_asked[part])
     ways = partial(variants_of, variant or (), request.spec, is_every_mode)
     ways()  # what can't be read is refused before anything runs
     sizes = None if sweep is None else parse_sweep(sweep)

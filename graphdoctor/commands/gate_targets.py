@@ -35,7 +35,7 @@ def choose_targets(project: Project, asked: Sequence[str]) -> ChosenTargets:
             raise _no_targets(project)
         return ChosenTargets(project.targets)
     configured = {target.name: target for target in project.targets}
-    chosen: dict[str, GateTarget] = {}
+    chosen = {}
     for text in asked:
         name = _name_from(project.root, text)
         targets = [target for target in project.targets if target.target == name]

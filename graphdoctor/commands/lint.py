@@ -122,7 +122,7 @@ def lint(
             "No file is named, and no target is configured.",
             hint="graphdoctor lint model.py, or graphdoctor lint src/",
         )
-    places: list[str] = []
+    places = []
     reports = []
     for project, paths in _by_project([path for file in files for path in python_files(file)]):
         place, recorded = (

@@ -173,7 +173,7 @@ def parse_outputs(
     texts: Sequence[str], *, is_quiet: bool = False
 ) -> tuple[Output[CheckReport], ...]:
     """Return the pairs of ``--output``, in order."""
-    outputs: list[Output[CheckReport]] = []
+    outputs = []
     for text in texts:
         name, equals, file = text.partition("=")
         if not equals:
@@ -195,7 +195,7 @@ def check_outputs(outputs: Sequence[Output[C]], *, force: bool) -> None:
     """Check before anything runs that all files can be written, and that no two results go to the
     same place.
     """
-    taken: set[Path | None] = set()
+    taken = set()
     for output in outputs:
         place = None if output.path is None else output.path.resolve()
         if place in taken:

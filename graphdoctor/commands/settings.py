@@ -296,7 +296,7 @@ def _from_text(variable: str, name: str, text: str) -> object:
 
 
 def _read_targets(path: Path | None, value: object) -> tuple[GateTarget, ...]:
-    targets: dict[str, GateTarget] = {}
+    targets = {}
     for number, table in enumerate(tables(value, f"{path}: ", f"tool.{TABLE}.{_TARGETS}"), start=1):
         target = _target(path, number, table)
         if target.name in targets:

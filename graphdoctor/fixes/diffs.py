@@ -96,7 +96,7 @@ def _files_of(diff: str) -> dict[str, list[_Hunk]]:
         raise DiffError(f"it is longer than {MOST_CHARACTERS:,} characters")
     lines = [line.removesuffix("\r") for line in diff.split("\n")]
     files: dict[str, list[_Hunk]] = {}
-    hunks: list[_Hunk] | None = None
+    hunks = None
     at = 0
     while at < len(lines):
         line = lines[at]
@@ -129,7 +129,7 @@ def _name(line: str) -> str:
 
 
 def _hunk(lines: Sequence[str], at: int, start: int | None) -> tuple[_Hunk, int]:
-    body: list[tuple[str, str]] = []
+    body = []
     # The signature of a mail begins with a minus, too.
     while at < len(lines) and lines[at][:1] in ("", " ", "+", "-", "\\") and lines[at] != "-- ":
         if _is_head(lines, at):
@@ -157,7 +157,7 @@ def _applied(hunks: Sequence[_Hunk], content: bytes, name: str) -> bytes:
     newline = b"\r\n" if b"\r\n" in content else b"\n"
     lines = content.splitlines(keepends=True)
     texts = [line.rstrip(b"\r\n").decode(encoding, "surrogateescape") for line in lines]
-    after: list[bytes] = []
+    after = []
     done, moved = 0, 0
     for number, hunk in enumerate(hunks, start=1):
         at = _place(hunk, texts, done, moved, f"hunk {number} of {name}")

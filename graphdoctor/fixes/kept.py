@@ -119,7 +119,7 @@ def kept_fixes(
 ) -> KeptFixes | UnfinishedFixes | OutdatedFixes | None:
     """Find verified fixes for the same request, or trials to go on from."""
     asked = _asked(request, choices)
-    otherwise: OutdatedFixes | None = None
+    otherwise = None
     for recording in store.newest()[:_MAX_LOOKED_AT]:
         content = _content(recording)
         if content is None or any(content["asked"][name] != asked[name] for name in _TARGET):

@@ -251,7 +251,7 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes]) -> list[_Hunk]:
 
 
 def _slid(hunks: list[_Hunk], before: Sequence[bytes]) -> list[_Hunk]:
-    slid: list[_Hunk] = []
+    slid = []
     limit = len(before)
     for hunk in reversed(hunks):
         start, end, lines = hunk.change
@@ -268,7 +268,7 @@ def _slid(hunks: list[_Hunk], before: Sequence[bytes]) -> list[_Hunk]:
 
 
 def _applied(lines: Sequence[bytes], hunks: Sequence[_Hunk]) -> bytes:
-    parts: list[bytes] = []
+    parts = []
     at = 0
     for hunk in sorted(hunks, key=lambda hunk: (hunk.start, hunk.end)):
         parts += [*lines[at : hunk.start], *hunk.lines]
@@ -418,7 +418,7 @@ def compatible(fixes: Sequence[Candidate]) -> list[Candidate]:
     """Keep the fixes for one program whose edits of a file don't overlap; of those that do, the
     first.
     """
-    left_out: list[Candidate] = []
+    left_out = []
     for editing in _by_file(fixes):
         _, chosen = _merged([edit for _, edit in editing])
         left_out += [fix for at, (fix, _) in enumerate(editing) if at not in chosen]

@@ -264,7 +264,7 @@ class Place:
     @cached_property
     def tested(self) -> Test:
         """Find the statement or expression that needs a tensor's truth value."""
-        child: cst.CSTNode | None = self.expression
+        child = self.expression
         if child is None:
             return self._only_test
         if isinstance(child, cst.IfExp):
@@ -329,7 +329,7 @@ def edit_without(what: str, recipes: Sequence[Recipe], place: Place) -> Edit:
     """Return the edit of the first recipe that doesn't decline, in a file where something is out of
     its way.
     """
-    reasons: list[str] = []
+    reasons = []
     for recipe in recipes:
         try:
             return recipe.edit(place)

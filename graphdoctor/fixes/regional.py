@@ -43,7 +43,7 @@ def judge_regional(
     def start(item: tuple[Program, str]) -> Recording:
         return trials.replays.replay(*item, backend=name, is_cold=True)
 
-    starts: list[list[Recording]] = []
+    starts = []
     # Two pairs of processes must agree.
     for number in (1, 2):
         trials.on_phase("compiling with an empty cache")

@@ -90,7 +90,7 @@ class RecompileFixes:
         Each fix alone comes first, then those for single causes together, then pairs and so on.
         """
         every = (*self.singles, self.warm_up, self.higher_limit)
-        trials: list[Together] = [(fix,) for fix in every if fix is not None]
+        trials = [(fix,) for fix in every if fix is not None]
         count = len(self.singles)
         # All of them first, then pairs: the sizes in between are the ones to leave out.
         sizes = [count, *range(2, count)] if count > 1 else []
@@ -107,7 +107,7 @@ def recompile_fixes(recording: Recording) -> RecompileFixes | None:
     # Each changed value once, and whether it is an argument of the target's call, or in one. A
     # resume function has the target's arguments among its own. Without the names of the target's
     # parameters, no argument is changed.
-    distinct: dict[tuple[str, str], tuple[GuardChange, bool]] = {}
+    distinct = {}
     for event in events:
         for change in event.changes:
             value = (change.kind, change.expression)
@@ -289,7 +289,7 @@ def cuda_graph_fixes(skip: CudaGraphSkip, recording: Recording) -> Iterator[Cand
         if sources := _arguments(mutated, recording):
             yield from _keep_mutated(sources)
     elif skip.kind == "cpu_device":
-        on_cpu: list[str | None] = []
+        on_cpu = []
         for graph in recording.graphs:
             tensors = [item for item in graph.inputs or () if item.kind == "tensor"]
             if any((item.device or "").startswith("cuda") for item in tensors):

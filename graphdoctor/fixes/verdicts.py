@@ -76,7 +76,7 @@ class ProgramChange:
         self._before, self._after, self._maps, self._root = before, after, maps, root
         self._was, self._now = before.measures, after.measures
         self.sites = {_site(finding, finding.location.line): finding for finding in _breaks(before)}
-        self._sites_after: dict[tuple[str, int, str], Finding] = {}
+        self._sites_after = {}
         caused = set()
         for finding in _breaks(after):
             lines = maps.get(root / finding.location.file)

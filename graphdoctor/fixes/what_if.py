@@ -36,7 +36,7 @@ def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatI
         return None
     frames = {compile_.frame_id for compile_ in recorded.compiles if compile_.outcome == "compiled"}
     combined, skipped = fixes.combined(_MAX_TRIALS)
-    trials: list[Together] = [(), *combined]
+    trials = [(), *combined]
     on_phase = setup.on_phase
 
     def run(number: int) -> TrialResult:

@@ -15,7 +15,6 @@ import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from graphdoctor.facts.stack import parsed
 
@@ -46,7 +45,7 @@ def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
     old_lines = set(before.decode(errors="replace").split("\n"))
     indented = re.search(r":\s*\n([ \t]+)\S", text)
     unit = indented[1] if indented else "    "
-    lines: list[str] = []
+    lines = []
     for line in text.split("\n"):
         code, end = line.removesuffix("\r"), "\r" * line.endswith("\r")
         is_kept = line in old_lines or len(code) <= limit
@@ -94,7 +93,7 @@ def style_of(path: Path) -> tuple[int | None, str | None]:
     for folder in path.absolute().parents:
         for name in (".ruff.toml", "ruff.toml", "pyproject.toml"):
             try:
-                config: dict[str, Any] = tomllib.loads((folder / name).read_text(encoding="utf-8"))
+                config = tomllib.loads((folder / name).read_text(encoding="utf-8"))
             except (OSError, ValueError):
                 continue
             tools = config.get("tool", {}) if name == "pyproject.toml" else {"ruff": config}

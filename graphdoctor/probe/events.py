@@ -32,7 +32,7 @@ class EventFile:
         self._descriptor = None if path is None else os.open(path, flags, 0o600)
         self._lock = threading.Lock()
         self._phase = ""
-        self._kind: PhaseKind = "importing torch"
+        self._kind = "importing torch"
         self.error: OSError | None = None
         """Why the last events are missing; None while none is."""
 

@@ -44,7 +44,7 @@ class Events:
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.all = tuple(events)
-        self._last: dict[str, Event] = {event["event"]: event for event in self.all}
+        self._last = {event["event"]: event for event in self.all}
 
     def __contains__(self, kind: str) -> bool:
         return kind in self._last

@@ -307,7 +307,7 @@ def project_line(finding: Finding, root: Path | None) -> tuple[str, StackEntry] 
         The path, relative to the folder that graphdoctor ran in, and the line; None if no line is
         the project's.
     """
-    lines: list[StackEntry] = [finding.location, *reversed(finding.user_stack)]
+    lines = [finding.location, *reversed(finding.user_stack)]
     for line in lines:
         place = place_of(line, root)
         is_own = line.origin == "user" and line.line > 0

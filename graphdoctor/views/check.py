@@ -173,7 +173,7 @@ def _findings(target: TargetCheck) -> Iterator[Section]:
     kept = [item.finding for item in target.worse if item not in target.failing_worse]
     but = ", but below the severity that fails"
     yield Section(("New in ", name), _cards(target.failing), tone="bad")
-    worse_blocks: list[Block] = []
+    worse_blocks = []
     for item in target.failing_worse:
         worse_blocks += [f"{worse_text(item)}.", *_cards([item.finding])]
     yield Section(("Worse in ", name), worse_blocks, tone="bad")

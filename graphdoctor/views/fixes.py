@@ -96,7 +96,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
     is_good = any(fix.verdict in WORKING and fix.verdict != LOSSY for fix in treatment.tried)
     yield Verdict(f"{_capitalized(said)}.", "good" if is_good else "warning")
     # Findings that one fix works for are a card that names the others, and in full one for each.
-    gone: list[list[Finding]] = []
+    gone = []
     groups: dict[object, list[list[Finding]]] = {}
     for cluster in words.clusters(findings):
         fixes = [fix for finding in cluster for fix in finding.fixes]

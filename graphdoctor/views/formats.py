@@ -335,7 +335,7 @@ def write_file(content: str | bytes, path: Path) -> None:
         GraphDoctorError: The file can't be written.
     """
     data = content.encode("utf-8", "replace") if isinstance(content, str) else content
-    temporary: Path | None = None
+    temporary = None
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as stream:

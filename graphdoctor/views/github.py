@@ -31,7 +31,7 @@ def render_github(report: CheckReport | LintReport, *, root: Path | None = None)
     """
     annotations = list(annotations_of(report))
     names = {annotation.target for annotation in annotations} - {None}
-    shown: list[tuple[object, Annotation]] = []
+    shown = []
     for annotation in annotations:
         is_news = annotation.state == "new" or annotation.worse
         if annotation.ignored is None and annotation.kind != "note" and is_news:

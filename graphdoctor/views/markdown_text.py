@@ -203,7 +203,7 @@ class _Writer:
     def _items(self, items: Sequence[str], noun: str, head: str = "") -> None:
         """Lines that belong together, as many as there is room for."""
         room = self._room - len(head) - _ROOM_FOR_CUT
-        shown: list[str] = []
+        shown = []
         for item in items:
             room -= len(item) + 1
             if room < 0:
@@ -227,7 +227,7 @@ def _cells(cells: Iterable[Inline]) -> str:
 
 
 def _cell(cell: Cell) -> Inline:
-    text: Inline = Span(plain_text(cell.text), "strong") if cell.tone == "bad" else cell.text
+    text = Span(plain_text(cell.text), "strong") if cell.tone == "bad" else cell.text
     return (text, " (", cell.detail, ")") if cell.detail else text
 
 

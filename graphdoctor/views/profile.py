@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from graphdoctor.facts.expressions import expression
@@ -41,7 +41,6 @@ from graphdoctor.views.measures import (
 from graphdoctor.views.next_step import after_profile
 from graphdoctor.views.parts import (
     Block,
-    Blocks,
     Cell,
     Column,
     Drawing,
@@ -154,13 +153,13 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     if kinds := parts_of_call(call_us.median if call_us else 0.0, (*named, outside)):
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
     drawings = ProfileDrawings(report, picture, files)
-    lines: Blocks = (_lines(report, files),) if report.lines else ()
+    lines = (_lines(report, files),) if report.lines else ()
     rest = (Rows(_rest(report)),) if lines else ()
     yield Section("By line", (*(drawings.lines(lines) or lines), *rest), "Lines")
     modules = tuple(_modules(report))
     title = "By module, each with what is in it"
     yield Section(title, drawings.modules(modules) or modules, "Modules")
-    kernels: Blocks = (_kernels(report),) if report.kernels else ()
+    kernels = (_kernels(report),) if report.kernels else ()
     yield Section("By kernel", drawings.kernels(kernels) or kernels, "Kernels", len(report.kernels))
     is_said = regime is not None and not regime.evidence
     kernels_us = report.kernels_us or 0.0
@@ -256,7 +255,7 @@ def _share(share: float) -> Cell:
 
 
 def _lines(report: ProfileReport, files: words.Files) -> Table:
-    rows: list[TableRow] = []
+    rows = []
     for line in report.lines:
         more, text = len(line.kernels) - _FEW_KERNELS, line.text or ""
         numbers = ", ".join(str(number + 1) for number in line.kernels[:_FEW_KERNELS])
@@ -361,7 +360,7 @@ def _kernel(number: int, kernel: ProfiledKernel) -> TableRow:
 
 
 def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
-    facts: dict[str, Iterable[str | Block]] = {
+    facts = {
         "fusion": () if report.fusion is None else (_fusion_text(report.fusion),),
         "memory": () if report.memory is None else _memory(report.memory, files),
         "CUDA graphs": _cuda_graphs(report),

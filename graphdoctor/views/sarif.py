@@ -114,7 +114,7 @@ class _Writer:
             kind = {"kind": "inSource" if ignored.by == "comment" else "external"}
             reason = ignored.reason or _SUPPRESSED.get(ignored.by)
             suppressions = [kind | ({"justification": reason} if reason else {})]
-        result: _Json = {
+        result = {
             "ruleId": finding.code,
             "ruleIndex": self._codes.index(finding.code),
             "level": _LEVELS[finding.severity],
@@ -130,7 +130,7 @@ class _Writer:
             # The baseline holds no ignored findings, but if one result has a state all need one
             # (§3.27.24).
             result["baselineState"] = annotation.state
-        related: list[_Json] = []
+        related = []
         for entry in finding.related:
             message = {"message": _message(entry.note)} if entry.note else {}
             location = self._location(entry) | message
@@ -157,7 +157,7 @@ class _Writer:
     def _location(self, entry: StackEntry) -> _Json:
         """Return a line; what isn't in a file has only a function."""
         function = {"fullyQualifiedName": entry.qualname or entry.function, "kind": "function"}
-        location: _Json = {"logicalLocations": [function]}
+        location = {"logicalLocations": [function]}
         place = place_of(entry, self._root)
         if place is None:
             return location

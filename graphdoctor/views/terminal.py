@@ -116,7 +116,7 @@ def write_view(view: View, console: Console, *, is_verbose: bool = False) -> Non
         if is_verbose or text.count("\n") <= most_lines:
             break
     console.file.write(text)
-    ending: list[Text] = []
+    ending = []
     if console.file.isatty() and text.count("\n") >= console.height:
         verdicts = (part for part in view.parts if isinstance(part, Verdict))
         ending += [Text(), *map(_verdict, verdicts)]
@@ -187,7 +187,7 @@ class _Shown:
         self, body: Block | Blocks, *, is_at_margin: bool = True
     ) -> Iterator[RenderableType]:
         """Yield what is printed, in order."""
-        before: Part | None = None
+        before = None
         for part in blocks(body):
             printed = list(self._part(part)) if self._is_shown(part) else []
             if not printed:

@@ -218,7 +218,7 @@ def prose_breaks(text: str, width: int) -> list[int]:
     A word wider than the line, such as a path, is broken beside a name in it; only a name that is
     wider by itself continues on the next line.
     """
-    breaks: list[int] = []
+    breaks = []
     at = used = 0
     for word in _WORD.findall(text):
         is_wide = cell_len(word.rstrip()) > width

@@ -270,7 +270,7 @@ def switches_in(root: Path, names: Iterable[str]) -> dict[str, Path]:
     Hidden folders and environments are left out. Values aren't considered: a setting that is
     assigned may be on.
     """
-    switches: dict[str, Path] = {}
+    switches = {}
     missing = set(names)
     for count, path in enumerate(_walked(root, _LEFT_OUT)):
         if count >= _MAX_FILES or not missing:
@@ -289,7 +289,7 @@ def switches_in(root: Path, names: Iterable[str]) -> dict[str, Path]:
 
 def _set_in(content: bytes) -> set[str]:
     tree = parsed(content)
-    names: set[str] = set()
+    names = set()
     for node in ast.walk(tree) if tree is not None else ():
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store()):
@@ -375,8 +375,8 @@ def lint_files(
     """
     shown_from = shown_from or root
     recorded = recorded or RecordedNames()
-    unreadable: list[UnreadableFile] = []
-    unignored: list[Finding] = []
+    unreadable = []
+    unignored = []
     function_count = total = 0
     files = list(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))  # noqa: PTH100 - links stay links
     for path in files:
@@ -400,7 +400,7 @@ def lint_files(
     places = dict.fromkeys(names & recorded.settings, "the recording")
     for name, path in switches(root, names - recorded.settings).items():
         places[name] = relative(str(path), shown_from)
-    counting: list[Finding] = []
+    counting = []
     silenced: Counter[str] = Counter()
     for finding in unignored:
         preventing = [name for name in _SWITCHES.get(finding.code, ()) if name in places]

@@ -163,7 +163,7 @@ def _unread(values: Values) -> Values:
         if is_literal_number(value)
     ]
     is_short = all(ctypes.c_float(number).value == number for number in numbers)
-    tensors: list[BaseExpression] = []
+    tensors = []
     for value in values:
         match value:
             case Call(func=Attribute(value=tensor), args=[]) | Call(args=[Arg(value=tensor)]):

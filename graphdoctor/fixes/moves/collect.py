@@ -134,7 +134,7 @@ def _reduced(
     uses = [part for part in find(function, Name) if part.value == name]
     end = source.position(loop).end.line
     later = [use for use in uses if source.start(use)[0] > end]
-    made: list[BaseExpression] = []
+    made = []
     match source.around(uses[0], Assign):
         case Assign(
             targets=[AssignTarget(target=Tuple(elements=names))], value=Tuple(elements=values)

@@ -126,7 +126,7 @@ def _made_on(
 
 def _computed_with(source: SourceFile, call: Call) -> BaseExpression | None:
     parent = source.parent(call)
-    sides: list[BaseExpression] = []
+    sides = []
     match source.parent(parent) if isinstance(parent, ComparisonTarget) else parent:
         case BinaryOperation(left=left, right=right):
             sides = [left, right]

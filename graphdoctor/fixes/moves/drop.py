@@ -804,8 +804,8 @@ def _checked_in_graph(source: SourceFile, statement: If, raised: Raise) -> list[
     outer, asked = without_python(statement.test, source)
     test, body = without_parentheses(negated(asked, source)), statement.body
     exception = known(raised.exc, "it re-raises an exception")
-    kind: BaseExpression = exception
-    message: BaseExpression | None = None
+    kind = exception
+    message = None
     if isinstance(exception, Call):
         kind = exception.func
         is_given = exception.args and not exception.args[0].star

@@ -106,7 +106,7 @@ def choose_at_return(place: Place, statement: If, names: Names) -> Edit:
     returns, early = list(_returns(rest)), steps[0].value
     outer, test = without_python(statement.test, source)
     condition = condition_of(test, source)
-    lines: list[BaseStatement] = []
+    lines = []
     is_changed = bool(name_set(early, condition, *([outer] if outer else [])) & set_names(*rest))
     title = "Compute the rest in any case, and choose what is returned with `torch.where`"
     if outer is not None:
@@ -123,7 +123,7 @@ def choose_at_return(place: Place, statement: If, names: Names) -> Edit:
         safe = without_parentheses(guarded(early, condition, is_if=True))
         early = Name(names.fresh("early_value"))
         lines.append(assigned(early, safe))
-    changes: list[Change] = []
+    changes = []
     for returned in returns:
         late = known(returned.value, "a later `return` returns nothing")
         changes.append((late, _both(condition, early, late)))
@@ -178,7 +178,7 @@ def run_to_the_end(place: Place, statement: If, names: Names) -> Edit:
     nested = Nested(source, names, [loop])
     before = nested.lines(lines[:at], [running])
     more, stays = lines_of(statement.body)[:-1], negated(statement.test, source)
-    last: list[BaseStatement] = []
+    last = []
     if more:
         ends = Name(names.fresh("ends"))
         test = enclosed(condition_of(statement.test, source))

@@ -374,7 +374,7 @@ class _Read:
             self._cast = CASTS.get(source.dotted_name(self._call), "")
             while (inner := _tensor_of(source, self._tensor)) is not None:
                 self._tensor = inner
-        self._chain: list[Call] = []
+        self._chain = []
         """The calls that produce the tensor, last first: ``max`` and ``abs`` for
         ``y.abs().max()``."""
         node: BaseExpression | None = self._tensor

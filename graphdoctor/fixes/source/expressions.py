@@ -13,7 +13,6 @@ from libcst import (
     Assign,
     Attribute,
     Await,
-    BaseBinaryOp,
     BaseCompOp,
     BaseDict,
     BaseExpression,
@@ -421,7 +420,7 @@ def _joined(test: BooleanOperation, source: SourceFile) -> BaseExpression:
         SimpleWhitespace(" ") if space.empty else space.deep_clone()
         for space in (test.operator.whitespace_before, test.operator.whitespace_after)
     ]
-    operator: BaseBinaryOp = BitAnd(*spaces) if is_and else BitOr(*spaces)
+    operator = BitAnd(*spaces) if is_and else BitOr(*spaces)
     tighter = (BitAnd, *_TIGHTER_THAN_BITS) if is_and else (BitOr, BitAnd, *_TIGHTER_THAN_BITS)
     left, right = (
         side
@@ -623,7 +622,7 @@ class _Guard(CSTTransformer):
     def _guarded(self, operand: BaseExpression) -> BaseExpression:
         if is_literal_number(operand) or _is_positive(operand) or is_size(operand):
             return operand
-        sides: list[BaseExpression] = [operand, Integer("1")]
+        sides = [operand, Integer("1")]
         return where(self._condition, *(sides if self._is_if else reversed(sides)))
 
 
@@ -656,7 +655,7 @@ def operands(value: CSTNode) -> frozenset[str]:
     name = dotted(value)
     if name is not None:
         return frozenset((name,))
-    parts: Sequence[CSTNode] = value.children
+    parts = value.children
     if isinstance(value, Call) and isinstance(value.func, Attribute):
         base = [] if dotted(value.func.value) in _MODULES else [value.func.value]
         parts = [*base, *(arg.value for arg in value.args)]

@@ -249,7 +249,7 @@ def _names(node: ast.AST) -> set[str]:
 
 def _targets(node: ast.AST) -> set[str]:
     """Return the names that an assignment's target, an import or a pattern binds."""
-    target_names: set[str] = set()
+    target_names = set()
     for inner in ast.walk(node):
         match inner:
             case ast.Name(id=name, ctx=ast.Store()):

@@ -267,7 +267,7 @@ class SourceFile:
         missing = [name for name in dict.fromkeys(needed) if not self.imports(name)]
         added = [need(parse_statement(f"import {name}"), SimpleStatementLine) for name in missing]
         first = min((self.start(old)[0] for old, _ in changes), default=None)
-        anchor: CSTNode | None = None
+        anchor = None
         for line in self.tree.body:
             is_import = isinstance(line, SimpleStatementLine) and isinstance(
                 line.body[0], Import | ImportFrom
@@ -380,7 +380,7 @@ class SourceFile:
 
     def statement_at(self, line: int) -> Statement | None:
         """Return the innermost statement that a line belongs to, decorators included."""
-        around: list[tuple[int, int, Statement]] = []
+        around = []
         for node, place in self._positions.items():
             if isinstance(node, Statement):
                 decorators = getattr(node, "decorators", ())
@@ -397,7 +397,7 @@ class SourceFile:
         Lines and columns are 1-based, the end is exclusive. Without ``end_column``, it's the
         outermost one that begins there and ends on another line.
         """
-        nodes: list[BaseExpression] = []
+        nodes = []
         for node, place in self._positions.items():
             if isinstance(node, BaseExpression) and self.start(node) == (line, column - 1):
                 end = place.end.column + 1 if place.end.line == line else None
@@ -597,7 +597,7 @@ def _is_one(value: BaseExpression | None) -> bool:
 
 def _set_in(owner: ClassDef, name: str) -> list[BaseExpression]:
     """Return what a class sets an attribute of its objects to."""
-    values: list[BaseExpression] = []
+    values = []
     for node in walk(owner):
         match node:
             case Assign(targets=targets, value=value):

@@ -171,7 +171,7 @@ class SeenCall:
 
     def share(self) -> KernelShare:
         """Add up where its time goes."""
-        groups: dict[tuple[str, KernelKind], list[tuple[Kernel, float]]] = defaultdict(list)
+        groups = defaultdict(list)
         kind_us: dict[KernelKind, float] = defaultdict(float)
         copied_us = 0.0
         for kernel, counted_ns in self._counted_once():

@@ -231,7 +231,7 @@ class Attacking:
             if all(map(_is_share, values)):
                 # A draw or a share is never anything else.
                 numbers = {number for number in numbers if 0 <= number <= 1}
-            accepted: list[_Attack] = []
+            accepted = []
             is_new = False
             for pattern in (*PATTERNS, *map(repr, sorted(numbers - {0, 1})[:_MAX_OUTCOMES])):
                 attack = _Attack(place.words(pattern), forced=(place, pattern))
@@ -305,11 +305,11 @@ class Attacking:
         making.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        index: list[dict[str, Any]] = []
+        index = []
         refused = 0
         taken: Counter[_Arc] = Counter()
         shown, own_arcs = set[_Arc](), frozenset[_Arc]()
-        forced: dict[int, list[tuple[str, int]]] = {}
+        forced = {}
         torch_kinds: set[ResultKind] = set()
         # Each trial makes the program's own calls anyway; these show what they reach.
         for at in range(len(self._calls)):
@@ -393,11 +393,11 @@ class Attacking:
             plan = json.loads((self._folder / ATTACKS_FILE).read_text(encoding="utf-8"))
         except OSError:
             return None
-        torch_kinds: set[ResultKind] = set()
+        torch_kinds = set()
         dropped: dict[ResultKind, Difference] = {}
-        exceptions: list[AttackFailure] = []
-        failure: AttackFailure | None = None
-        redrawn: AttackFailure | None = None
+        exceptions = []
+        failure = None
+        redrawn = None
         redrawn_results: dict[int, Results] = {}
         count, unstable = 0, set(plan["unstable"])
         differences = partial(_differences, is_finite=plan["is_finite"])
@@ -425,7 +425,7 @@ class Attacking:
             count += is_counted
             # Compiled, an edit draws as many numbers as it does without.
             differing = differences(mine, redrawn_results.get(number, eager))
-            excused: set[ResultKind] = set()
+            excused = set()
             if differing and not is_eager:
                 compiled = Results.load(self._folder / f"{number}-compiled.pt")
                 excused = differing.keys() & differences(compiled, eager).keys()
@@ -656,7 +656,7 @@ def _raised_at(error: BaseException) -> tuple[str, int] | None:
 
 def _lines_left_twice(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
     """Return the lines after which one line ran at one time, and another one at another."""
-    after: defaultdict[tuple[CodeType, int], set[int]] = defaultdict(set)
+    after = defaultdict(set)
     tables: dict[CodeType, list[tuple[int, int, int | None]]] = {}
     for code, *offsets in arcs:
         table = tables.setdefault(code, [*code.co_lines()])
@@ -679,7 +679,7 @@ def _is_alike(values: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 
 def _lines(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
     """Return the lines that were run, with their files."""
-    instructions: defaultdict[CodeType, set[int]] = defaultdict(set)
+    instructions = defaultdict(set)
     for code, _, instruction in arcs:
         instructions[code].add(instruction)
     return {

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
 
 from lsprotocol import types
 from pygls.workspace import TextDocument
@@ -54,7 +53,7 @@ def counting(seen: Sequence[Seen], text: str, home: Home) -> list[Seen]:
     leaves out.
     """
     comments = comments_in(text)
-    left: list[Finding] = []
+    left = []
     for target, sightings in grouped((sighting.run.target, sighting) for sighting in seen).items():
         findings = [
             sighting.finding
@@ -220,7 +219,7 @@ def fix_edits(
         except (DiffError, OSError):
             continue  # its lines changed since
         if path in (change.path for change in changes):
-            edits: dict[str, Any] = {
+            edits = {
                 document.uri if change.path == path else change.path.as_uri(): text_edits(change)
                 for change in changes
             }
@@ -249,7 +248,7 @@ def ignore_edit(document: TextDocument, line: int, code: str) -> types.Workspace
     text = document.lines[line].rstrip("\r\n")
     end = document.position_codec.client_num_units(text)
     at = types.Position(line, end)
-    edits: dict[str, Any] = {
+    edits = {
         document.uri: [types.TextEdit(types.Range(at, at), f"  # graphdoctor: ignore[{code}]")]
     }
     return types.WorkspaceEdit(changes=edits)

@@ -208,8 +208,8 @@ class Server(LanguageServer):  # type: ignore[misc]
     async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         document, known = await self._known_of(params.text_document.uri)
         seen = self._seen(document, known)
-        fixes: list[types.CodeAction] = []
-        rest: list[types.CodeAction] = []
+        fixes = []
+        rest = []
         lines = range(params.range.start.line, params.range.end.line + 1)
         findings = [sighting.finding for sighting in seen]
         for finding in (*findings, *self._linted.get(document.uri, ())):

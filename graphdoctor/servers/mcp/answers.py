@@ -28,7 +28,7 @@ from graphdoctor.facts.diagnosis import (
 from graphdoctor.facts.job import Job
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
 from graphdoctor.facts.reading import plain, read_fact
-from graphdoctor.facts.stack import StackEntry, parsed, relative
+from graphdoctor.facts.stack import parsed, relative
 from graphdoctor.fixes.patch import encoding_of
 from graphdoctor.rules.catalog import PAGES
 from graphdoctor.studies.documents import JOB
@@ -217,7 +217,7 @@ def edit_request(diagnosis: Diagnosis, finding: Finding, root: Path) -> EditRequ
 def _functions(finding: Finding, root: Path) -> Iterator[SentFunction]:
     """Yield the outermost function around each line of a finding's call path, as it is now."""
     seen = set()
-    places: list[StackEntry] = [*finding.user_stack, finding.location]
+    places = [*finding.user_stack, finding.location]
     for place in places:
         path = root / place.file
         if place.origin != "user" or not path.is_file():

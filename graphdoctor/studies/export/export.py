@@ -155,7 +155,7 @@ class ExportTrials:
         the export with fixes, or the untouched one.
         """
         attempt, blockers = untouched, list[ExportBlocker]()
-        kept: list[Candidate] = []
+        kept = []
         while (finding := attempt.blocker) is not None and len(blockers) < _MAX_BLOCKERS:
             number = len(blockers) + 1
             trials = self._try_all(finding, attempt, program, number)
@@ -206,7 +206,7 @@ class ExportTrials:
             trial = exporter.attempt(edited, self._plan, f"{prefix}-{at + 1}", reference)
             return _Trial(proposals[at], trial, *self._judged(finding, trial, edited))
 
-        trials: list[_Trial] = []
+        trials = []
         for first in range(0, len(proposals), exporter.jobs):
             wave = range(first, min(first + exporter.jobs, len(proposals)))
             exporter.on_phase(

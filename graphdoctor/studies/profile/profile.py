@@ -198,7 +198,7 @@ def try_keeping_less(
                 # The setting isn't to blame.
                 is_same, also = None, "results differ from eager mode's without the setting too"
                 reasons = f"{reasons}; {also}"
-        times: PairedTime | None = None
+        times = None
         kept = _keeps(before, replay.memory)
         if is_same is not False and kept is not None and kept < _LESS:
             if draws_random:

@@ -84,9 +84,9 @@ def rows_of(ranks: Sequence[RankReport]) -> list[Row]:
 def _merged(orders: Iterable[Iterable[Key]]) -> Iterator[Key]:
     """Yield each key once; a key that only a later order has goes behind its predecessor there."""
     after: dict[Key | None, list[Key]] = defaultdict(list)
-    seen: set[Key] = set()
+    seen = set()
     for order in orders:
-        before: Key | None = None
+        before = None
         for key in order:
             if key not in seen:
                 seen.add(key)
@@ -258,7 +258,7 @@ _ANNOTATED = re.compile(r'(\w+): "([^"]*)"')
 
 def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[HangCandidate, ...]:
     """Return places where ranks can wait for others forever, each kind at its first place."""
-    places: dict[HangKind, HangCandidate] = {}
+    places = {}
 
     def add(kind: HangKind, row: Row, waiting: Ranks, missing: Ranks = (), **more: Any) -> None:  # noqa: ANN401 - fields
         if kind not in places:

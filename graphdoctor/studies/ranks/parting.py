@@ -177,7 +177,7 @@ def _taken_alone(first: Trail, second: Trail, source: _Source) -> Parting | None
     """Return the branch into which one rank alone came; one that depends on the rank before
     others.
     """
-    others: list[Parting] = []
+    others = []
     for trail, other in ((first, second), (second, first)):
         for file, line in source.with_calls(trail, other):
             for branch in source.branches(file):

@@ -89,7 +89,7 @@ def try_remedies(
     on_trial: Callable[[str], None],
 ) -> tuple[JobTrial, ...]:
     """Try each remedy by itself."""
-    trials: list[JobTrial] = []
+    trials = []
     before = job
     for number, remedy in enumerate(remedies, start=1):
         name = f"trial {number} of {len(remedies)}"

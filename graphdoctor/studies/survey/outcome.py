@@ -91,7 +91,7 @@ def of_run(diagnosis: Diagnosis) -> PieceOutcome:
 def of_early_end(ended: ProbeExit, *, stage: SurveyStage = "call") -> PieceOutcome:
     """Return the outcome of a process that ended early, at this stage if it was past loading."""
     kind = ended.phase_kind
-    where: SurveyStage = "load" if kind in _LOADING else "eager" if kind == _EAGER else stage
+    where = "load" if kind in _LOADING else "eager" if kind == _EAGER else stage
     message = ended.message or "Its process ended early."
     outcome = PieceOutcome("crashed", where, message, ended.error_type, cut(ended.traceback))
     if ended.stopped_for == "timeout" or ended.reason == "timeout":
@@ -116,7 +116,7 @@ def of_bench(report: BenchReport) -> PieceOutcome:
         return PieceOutcome("skipped", "bench", compiled.reason)
     # The part of the compiler where it goes wrong; None if bench didn't find it.
     first = None if compiled.stages is None else compiled.stages.first
-    stage: SurveyStage | None = None
+    stage = None
     if first is not None:
         stage = _STAGES.get(first, "aot" if first.startswith("aot_eager") else "backend")
     if compiled.status == "wrong":

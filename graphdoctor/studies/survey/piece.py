@@ -271,7 +271,7 @@ class _PieceRun:
         folder = shared if shared.is_dir() else self.recording.parent
         program = write_program(entry.library, entry.name, folder, setup, version=entry.version)
         if isinstance(program, Refusal):
-            status: SurveyStatus = "load_failed" if program.kind == "too_large" else program.kind
+            status = "load_failed" if program.kind == "too_large" else program.kind
             trace = cut(program.traceback)
             return PieceOutcome(status, "prepare", program.message, traceback=trace)
         self.program = Path(program.path)
@@ -398,7 +398,7 @@ class _PieceRun:
             device = None if cuda else "cpu"
         elif device.startswith("cuda"):
             device = cuda
-        values: dict[str, Any] = {
+        values = {
             **values_of(recording.environment, "torch", "python"),
             "device": device,
             "command": command_line(target, "bench" if self.piece.options.bench else "explain"),

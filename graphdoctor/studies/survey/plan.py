@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -207,8 +206,8 @@ def parse_listed_variant(text: str, run: RunSpec) -> ListedVariant:
     """Read a variant of the command line: as for ``bench --variant``, or dtype, batch, device and
     python.
     """
-    table: dict[str, Any] = {}
-    parts: list[str] = []
+    table = {}
+    parts = []
     for part in text.split():
         name, equals, value = part.partition("=")
         if equals and name in _SETTINGS:
@@ -226,7 +225,7 @@ def _variants(survey: SurveyList) -> dict[str, ListedVariant]:
     spec = survey.spec
     if not survey.variants:
         return {name_of(spec): ListedVariant()}
-    variants: dict[str, ListedVariant] = {}
+    variants = {}
     for listed in survey.variants:
         run, name = dict(listed.run), listed.name
         if name is None:

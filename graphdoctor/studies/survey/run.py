@@ -141,7 +141,7 @@ class _Run:
         kept_count, retries = len(self.plan.pieces) - len(pieces), options.retries
         retries = 1 if retries is None else retries
         began, started = time.monotonic(), utc_text()
-        measured: dict[str, object] = {
+        measured = {
             **values_of(options, "bench", "thorough", "export", "fix", "timeout_s"),
             "memory_gib": options.memory,
             "retries": retries,
@@ -296,8 +296,8 @@ class SurveyFolder:
 
 def kept_results(folder: Path) -> dict[Key, PieceResult]:
     """Read the results of a survey, by name and variant."""
-    results: dict[Key, PieceResult] = {}
-    lines: list[bytes] = []
+    results = {}
+    lines = []
     with contextlib.suppress(OSError):
         lines = (folder / ROWS_FILE).read_bytes().splitlines()
     for line in lines:

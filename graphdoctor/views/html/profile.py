@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.picture import GeneratedCode, Language, Picture, kernel_sources
@@ -48,7 +48,7 @@ class ProfileDrawings:
         self._files_left_out = len(costly[_MAX_FILES:])
         texts = {text.file: text for text in picture.files} if picture else {}
         room = _MAX_LINES
-        self._sources: list[dict[str, Any]] = []
+        self._sources = []
         self._anchors: dict[tuple[str, int], str] = {}
         for number, (path, timed) in enumerate(costly[:_MAX_FILES]):
             package = files.package(path)
@@ -233,7 +233,7 @@ def codes_of(kernels: Sequence[ProfiledKernel], generated: Sequence[GeneratedCod
     """Find the code of each kernel."""
     sources = [dict(kernel_sources(graph.code)) for graph in generated]
     numbers: dict[KernelCode, int] = {}
-    of: list[tuple[int, ...]] = []
+    of = []
     room, left_out = _MAX_CHARACTERS, 0
     for kernel in kernels:
         codes = (_code_of(kernel, *graph) for graph in zip(generated, sources, strict=True))

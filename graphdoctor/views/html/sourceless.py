@@ -48,7 +48,7 @@ def without_source(model: _Model) -> _Model:
 
 
 def _of_fact(model: _Fact) -> _Fact:
-    changed: dict[str, object] = {}
+    changed = {}
     for name, kind in field_types(type(model)).items():
         value = getattr(model, name)
         new = _without(name, value)

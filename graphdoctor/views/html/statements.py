@@ -122,7 +122,7 @@ def _start(statement: _Statement) -> int:
     which has no position, of its pattern.
     """
     placed = statement.pattern if isinstance(statement, ast.match_case) else statement
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    decorators = getattr(statement, "decorator_list", [])
     return decorators[0].lineno if decorators else placed.lineno
 
 

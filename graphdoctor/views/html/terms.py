@@ -64,7 +64,7 @@ def explained(markup: str) -> Markup:
     explanations at its end.
     """
     left, explained = set(range(len(TERMS))), list[Term]()
-    waiting: list[Term] = []
+    waiting = []
     """Terms in the link around the current place."""
     around: list[tuple[str, bool]] = []
     """The elements around the current place, each with whether what is in it is left out."""
