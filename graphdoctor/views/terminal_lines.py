@@ -151,11 +151,11 @@ def clean(text: str, style: str = "") -> Text:
     return Text(printable(without_middle(text, _MOST_CHARACTERS)), style=style)
 
 
-def clean_lines(text: str, style: str = "") -> Text:
+def clean_lines(text: str) -> Text:
     """As ``clean``, for text that has several lines; to be shown indented, where no line can pass
     for one of ours.
     """
-    return Text(block(text), style=style)
+    return Text(block(text))
 
 
 def block(text: str, most: int = _MOST_CHARACTERS) -> str:

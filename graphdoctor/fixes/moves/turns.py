@@ -460,10 +460,10 @@ class Turns:
 
     # Rows that a mask selects.
 
-    def picked_by(self, mask: Value, name: str = "chosen") -> Picked:
+    def picked_by(self, mask: Value) -> Picked:
         """Return what a mask selects, and give it a name."""
         decline_if(mask.picked is not None, "a selection of a selection")
-        return Picked(self.name(name, mask.text), mask.rank, mask.each)
+        return Picked(self.name("chosen", mask.text), mask.rank, mask.each)
 
     def _over(self, picked: Picked, name: str) -> Value:
         if not picked.each:
