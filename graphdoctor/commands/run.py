@@ -136,7 +136,6 @@ def run(
     Examples:
         graphdoctor run train.py --epochs 2: with the script's options
         graphdoctor run --report report.html train.py: write a page too
-        graphdoctor run --max-recompiles 2 train.py: fail on a third recompile
     """
     from graphdoctor.studies.ranks.trials import UNTOUCHED
 
