@@ -165,9 +165,8 @@ def test_same_exception_in_the_same_call_is_no_difference(tmp_path, setup):
 
 
 def test_other_exception_is_a_difference_and_earlier_calls_are_compared(tmp_path, setup):
-    source = RAISING.replace("if k == 1:", "if k == 1 and torch.compiler.is_compiling():").replace(
-        "ValueError", "KeyError"
-    )
+    body = "return x @ torch.ones(4 if k else 3)"
+    source = RAISING.replace("k == 1", "False").replace("return x * (k + 1)", body)
     reused, _ = replayed(tmp_path, setup, source, backend="eager")
     [difference] = reused.replay.compared[EAGER].differences
     assert (difference.kind, difference.call) == ("exceptions", 2)
