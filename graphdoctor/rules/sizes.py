@@ -98,6 +98,9 @@ class SizeChange(RecompileRule, code="GD202"):
             return (call_fix("Mark the same dims in each call, from the first on"),)
         return [*made_dynamic(group)] or _size_fixes(group)
 
+    def advice(self, group: RecompileGroup) -> tuple[object, ...]:
+        return ()  # it's for all that changed together
+
     def because(self, group: RecompileGroup) -> str:
         why = ", and dynamic=False compiles each size by itself"
         return group.changed + (why if group.is_static and group.first.kind == "size" else "")
