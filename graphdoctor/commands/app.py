@@ -36,7 +36,7 @@ _HEADINGS = {
     "Execution": "--cpus --gpus --memory --retries",
     "What is allowed": """
         --read-only --max-breaks --max-recompiles --max-graphs --min-coverage --fail-on
-        --baseline --no-baseline --update --allow-empty
+        --baseline --no-baseline --update --allow-empty --max-compile-seconds --no-limit-hit
     """,
     "What to report": """
         --rank --own-code --select --ignore --stages --stage --graph --compile --recording --all
@@ -44,7 +44,7 @@ _HEADINGS = {
     """,
     "Output": """
         --output --format --html --open --report --force --source --stdout --recordings
-        --verbose --quiet --color
+        --watch --verbose --quiet --color
     """,
     "Help": "--help --help-all",
 }
