@@ -50,19 +50,16 @@ def job_report(
     ranks: tuple[RankFolder, ...],
     executor: Executor,
     selection: Selection | None = None,
-    *,
-    root: Path | None = None,
 ) -> Job:
     """Read and diagnose the ranks of a recording, and compare them.
 
     ``ranks``: at least two.
     ``selection``: which findings to show; None for all.
-    ``root``: as for ``RankPiece``; the working directory by default.
 
     Raises:
         GraphDoctorError: No rank could be read.
     """
-    pieces = [RankPiece(files, root or Path.cwd(), selection, location) for files in ranks]
+    pieces = [RankPiece(files, Path.cwd(), selection, location) for files in ranks]
     reports: list[RankReport] = []
     gaps: dict[int, CaptureGap] = {}
     for index, report in executor.run(read_rank, pieces):
@@ -90,18 +87,14 @@ def job_report(
     divergence = job.first_divergence
     if divergence is None:
         return job
-    job = replace(job, first_divergence=_explained(job, divergence, ranks, executor, root))
+    job = replace(job, first_divergence=_explained(job, divergence, ranks, executor))
     finding = finding_of_job(job)
     is_shown = finding is not None and (selection is None or selection.keeps(finding))
     return replace(job, findings=(finding, *job.findings)) if finding and is_shown else job
 
 
 def _explained(
-    job: Job,
-    divergence: Divergence,
-    ranks: tuple[RankFolder, ...],
-    executor: Executor,
-    root: Path | None,
+    job: Job, divergence: Divergence, ranks: tuple[RankFolder, ...], executor: Executor
 ) -> Divergence:
     """Return a divergence with its cause, and with lines in place of digests."""
     row = next(row for row in job.agreement if not row.agree)
@@ -126,7 +119,7 @@ def _explained(
         return divergence
     is_whole = all(rank.complete is not False for rank in job.ranks)
     trails = (of_rank.trail for of_rank in read[:_COMPARED])
-    parting = parting_of(*trails, root=root or Path.cwd(), is_whole=is_whole)
+    parting = parting_of(*trails, root=Path.cwd(), is_whole=is_whole)
     return divergence.replace(parting=parting)
 
 
