@@ -117,10 +117,8 @@ class Comparison(Fact):
         are."""
     is_bitwise_equal: bool | None = None
     """True if every computed value is the same, bit by bit; None in recordings that don't say."""
-    counts: dict[ResultKind, int] = field(default_factory=dict)
+    counts: tuple[tuple[ResultKind, int], ...] = ()
     """Values that were compared of each kind; empty in older recordings."""
-    differing_counts: dict[ResultKind, int] = field(default_factory=dict)
-    """Of these, the values that differ as clearly as the largest difference of the kind."""
     rounded: tuple[ResultKind, ...] = ()
     """Kinds of computed values of which one isn't the same bit by bit."""
     zero_gradients: tuple[str, ...] = ()

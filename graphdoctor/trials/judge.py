@@ -386,16 +386,17 @@ class Reference:
         if verdict.correct:
             # What may be rounding was found to be.
             differing = {kind: item for kind, item in differing.items() if kind in TEXTS}
+        counts = dict(compared.counts)
         kinds = [
             ComparedKind(
                 kind=kind,
                 verdict=self._of_kind(kind, compared, differing.get(kind), verdict),
-                count=compared.counts.get(kind, 1),
+                count=counts.get(kind, 1),
                 variant=errors[kind].variant if kind in errors else None,
                 eager=errors[kind].eager if kind in errors else None,
             )
             for kind in compared.kinds
-            if kind not in texts and compared.counts.get(kind, 1)
+            if kind not in texts and counts.get(kind, 1)
         ]
         of_kinds = {kind.verdict for kind in kinds}
         decided: AccuracyVerdict = "same bits"

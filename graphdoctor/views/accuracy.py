@@ -77,7 +77,9 @@ def accuracy_text(report: AccuracyReport) -> str:
     if report.verdict == "unknown":
         why = report.reason or "they weren't compared"
         return f"Nobody can say whether results are right: {why}."
-    return f"Different: {'; '.join(_different(report))}."
+    is_form = all(item.kind == "forms" for item in report.differences) and report.differences
+    lead = "Values agree, their form doesn't" if is_form else "Different"
+    return f"{lead}: {'; '.join(_different(report))}."
 
 
 def _different(report: AccuracyReport) -> Iterator[str]:

@@ -65,7 +65,7 @@ def test_first_call_is_that_of_the_first_difference_not_of_the_largest():
     comparison = compared(results(x, x + 1, x + 5), results(x, x, x))
     [difference] = comparison.differences
     assert (difference.call, difference.where) == (2, "call 3, output")
-    assert (comparison.counts["outputs"], comparison.differing_counts["outputs"]) == (3, 2)
+    assert dict(comparison.counts)["outputs"] == 3
     assert difference.spacings == 5 / 2**-23
 
 
@@ -82,4 +82,4 @@ def test_results_before_the_only_exception_are_compared():
     assert (difference.kind, difference.call, difference.value) == (
         "exceptions", 2, "ValueError: no",
     )  # fmt: skip
-    assert comparison.counts["outputs"] == 1
+    assert dict(comparison.counts)["outputs"] == 1

@@ -99,7 +99,7 @@ def test_operation_whose_gradient_is_wrong_is_named():
         return (y * 3).sum()
 
     arguments = torch.randn(5, 4), torch.randn(4, 4, requires_grad=True)
-    located = sought(program, Planted("sigmoid", lambda x: Cubed.apply(x)), arguments)["located"]
+    located = sought(program, Planted("sigmoid", Cubed.apply), arguments)["located"]
     assert (line(located), located.direction) == ("here", "backward")
     assert (located.operation, located.is_alone) == ("torch.sigmoid", True)
     assert located.element is not None
@@ -244,9 +244,9 @@ def fused(gm, inputs):
     """A backend that is wrong where a product, used once, is added to something."""
     for node in gm.graph.nodes:
         source = node.args[0] if node.args else None
-        if node.target is operator.add and getattr(source, "target", None) is operator.mul:
-            if len(source.users) == 1:
-                node.args = (source, 2.0)
+        is_sum = node.target is operator.add and getattr(source, "target", None) is operator.mul
+        if is_sum and len(source.users) == 1:
+            node.args = (source, 2.0)
     gm.recompile()
     return gm.forward
 

@@ -161,7 +161,7 @@ def test_same_exception_in_the_same_call_is_no_difference(tmp_path, setup):
     reused, _ = replayed(tmp_path, setup, RAISING, backend="eager")
     compared = reused.replay.compared[EAGER]
     assert (reused.exit.reason, compared.differences) == ("finished", ())
-    assert (compared.counts["outputs"], compared.counts["exceptions"]) == (1, 2)
+    assert {("outputs", 1), ("exceptions", 2)} <= {*compared.counts}
 
 
 def test_other_exception_is_a_difference_and_earlier_calls_are_compared(tmp_path, setup):
@@ -172,4 +172,4 @@ def test_other_exception_is_a_difference_and_earlier_calls_are_compared(tmp_path
     assert (difference.kind, difference.call) == ("exceptions", 2)
     assert difference.value.startswith("torch._dynamo.exc.TorchRuntimeError: ")
     assert difference.reference.startswith("RuntimeError: ")
-    assert reused.replay.compared[EAGER].counts["outputs"] == 1
+    assert ("outputs", 1) in reused.replay.compared[EAGER].counts

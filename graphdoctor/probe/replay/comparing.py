@@ -69,7 +69,6 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
         mine, reference = (results.before(raised.call) for results in (mine, reference))
     omitted = [at for at in (mine.omitted_from, reference.omitted_from) if at is not None]
     counts: dict[ResultKind, int] = {}
-    differing_counts: dict[ResultKind, int] = {}
     rounded = []
     for kind in KINDS:
         values = mine.values[kind]
@@ -113,13 +112,11 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
             numbers = {**reference.calls, **mine.calls}
             calls = [numbers[name] for name in clear if name in numbers]
             differences.append(worst.replace(call=min(calls, default=None)))
-            differing_counts[kind] = len(clear)
     return Comparison(
         kinds=tuple(kinds),
         differences=tuple(differences),
         is_bitwise_equal=not rounded,
-        counts=counts,
-        differing_counts=differing_counts,
+        counts=tuple(counts.items()),
         rounded=tuple(rounded),
         zero_gradients=tuple(zeros),
         note=f"from call {min(omitted)} on, values are too large to compare" if omitted else None,
