@@ -71,7 +71,7 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path):
         "kinds": ["outputs"],
         "differences": [],
         "is_bitwise_equal": False,
-        "counts": (("outputs", 3),),
+        "counts": [["outputs", 3]],
         "rounded": ["outputs"],
         "zero_gradients": [],
         "note": None,
