@@ -107,7 +107,8 @@ class AccuracyReport(Document):
     branches: tuple[TracingBranch, ...] = ()
     """Lines that ask whether torch.compile is at work."""
     is_branch_explained: bool | None = None
-    """True if results agree once eager mode takes the compiled branch; None if it wasn't tried."""
+    """True if results agree once eager mode takes the compiled branch; None if it can't, or it
+    wasn't tried."""
     cures: tuple[Cure, ...] = ()
     """What was tried, the smallest that helps first."""
     is_interrupted: bool = False

@@ -249,7 +249,7 @@ class Trial:
             results.add_gradients({name: it.grad for name, it in tensors.items() if it.is_leaf})
             return
         try:
-            with self._precise():
+            with self._precise(), self._asked():
                 gradients = gradients_of(output, self.modules, self._arguments)
         except RuntimeError:
             self._lost_gradients.append(results.call_count)

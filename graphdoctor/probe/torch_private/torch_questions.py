@@ -16,6 +16,8 @@ from importlib import import_module
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+import torch
+
 from .torch_api import Function, Undo, put_in_place, survived
 
 _PUBLIC = {
@@ -90,11 +92,14 @@ def _is_torch(module: str) -> bool:
     return module.partition(".")[0] == "torch"
 
 
-_TRUE_IN_COMPILED = {
+_TRUE_IN_COMPILED: dict[str, tuple[str, ...]] = {
     "torch.compiler": ("is_compiling", "is_dynamo_compiling"),
     "torch._utils": ("is_compiling",),
     "torch._dynamo.external_utils": ("is_compiling",),
 }
+if torch.__version__.startswith("2.11."):
+    # Later ones are False unless torch.export traces (2.13). Delete it with 2.11.
+    _TRUE_IN_COMPILED["torch.compiler"] += ("is_exporting",)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ operation of that stage's graph; and what cures it (``cures.py``).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -135,7 +135,9 @@ class _Search:
         deadline = time.monotonic() + self.budget_s
         self._find_stale(accuracy)
         if self.stale is None and any(not item.is_answered_alike for item in self.branches):
-            self.is_branch_explained = self._is_branch_explained()
+            self.is_branch_explained = is_branch_explained(
+                self.replays, self._program, on_phase=self.setup.on_phase
+            )
         is_computed = any(item.kind not in TEXTS for item in accuracy.differences)
         if self.stale is None and is_computed and not self.is_branch_explained:
             subject = Subject(self._reference, self._program, self.request.spec, {}, _COMPILED)
@@ -152,15 +154,6 @@ class _Search:
         )
         for cure in cures.tried(self.stages, self.located, others, deadline):
             self.cures.append(cure)
-
-    def _is_branch_explained(self) -> bool:
-        """Tell whether results agree where eager mode takes the ways of compiled code."""
-        program = self._program.changed(RunChange(asks_as_compiled=True))
-        reference = Reference(
-            self.replays, program, on_phase=self.setup.on_phase, prefix="asked-", has_forms=True
-        )
-        compiled = reference.replay(program, _ASKED)
-        return reference.accuracy(compiled, program, _ASKED).verdict in ("same bits", "rounding")
 
     def _find_stale(self, accuracy: Accuracy) -> None:
         """Compile each call anew; a graph that was reused is stale if that is right."""
@@ -184,3 +177,16 @@ class _Search:
             if self.located is not None and self.located.location is not None:
                 place = self.located.location.located(root)
                 self.located = self.located.replace(location=place)
+
+
+def is_branch_explained(
+    replays: Replays, program: Program, *, on_phase: Callable[[str], None]
+) -> bool | None:
+    """Tell whether results agree where eager mode takes the ways of compiled code; None if it
+    can't, or nobody knows.
+    """
+    asked = program.changed(RunChange(asks_as_compiled=True))
+    reference = Reference(replays, asked, on_phase=on_phase, prefix="asked-", has_forms=True)
+    accuracy = reference.accuracy(reference.replay(asked, _ASKED), asked, _ASKED)
+    is_raised = any(item.kind == "exceptions" for item in accuracy.differences)
+    return None if is_raised or accuracy.verdict == "unknown" else accuracy.verdict != "different"
