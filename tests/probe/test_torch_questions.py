@@ -4,11 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch._dynamo
 from torch.compiler import is_compiling
 
 from graphdoctor.probe.torch_private.torch_questions import answered_as_compiled
-
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated")
 

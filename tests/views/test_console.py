@@ -12,7 +12,14 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.counts import Coverage, Steadiness
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.fixes import Fix
-from graphdoctor.facts.recording import BreakReason, Enclosing, GraphRun, Recording, SteadyCall
+from graphdoctor.facts.recording import (
+    BreakReason,
+    Enclosing,
+    GraphRun,
+    Recording,
+    SteadyCall,
+    TracingBranch,
+)
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.views.finding_cards import card_of
@@ -201,3 +208,23 @@ def test_no_code_to_paste_is_broken_in_what_to_do() -> None:
             .partition("Findings")[0]
         )
         assert f"  {code}\n" in table
+
+
+def asking(line: int, **more: Any) -> TracingBranch:
+    location = entry(line).replace(**more)
+    return TracingBranch(
+        location=location, asks="torch.compiler.is_compiling", text="is_compiling()"
+    )
+
+
+def test_lines_that_ask_whether_they_are_compiled_are_named() -> None:
+    package = {"file": "/env/lib/timm/layers.py", "origin": "third_party", "package": "timm"}
+    alike = asking(9).replace(is_answered_alike=True)
+    branches = (asking(3), asking(4), asking(5), asking(7, **package), alike)
+    facts = recording(breaks=()).replace(tracing_branches=branches)
+    text, verbose = rendered(facts), rendered(facts, is_verbose=True)
+    assert "model.py:3, " in text
+    assert "and 1 more: compiled code may" in " ".join(text.split())
+    assert "timm" not in text
+    assert "timm/layers.py:7" in verbose
+    assert "Asks whether" not in rendered(recording().replace(tracing_branches=(alike,)))

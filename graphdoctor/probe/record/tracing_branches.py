@@ -8,7 +8,7 @@ name. A condition's values are those that follow from the answers alone.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from traceback import FrameSummary
 from typing import NamedTuple
 
@@ -102,17 +102,21 @@ class BranchRecorder:
         """Return what a function returns that only passes on the answer; None if it does more."""
         outer = path[: path.index(condition)]
         answer = self._answer_of(condition)
+        function = next((node for node in reversed(outer) if isinstance(node, _FUNCTIONS)), None)
+        returned = [] if function is None else list(_returned(function))
         match outer[-1:]:
-            case [ast.Return() | ast.Lambda()] if self._is_bool(condition):
+            case [ast.Lambda()] if self._is_bool(condition):
+                return answer
+            case [ast.Return()] if self._is_bool(condition) and returned == [condition]:
                 return answer
             case [ast.Assign(targets=[ast.Name(id=name)])] if self._is_bool(condition):
-                return _returned(name, outer, answer)
+                return _of_name(name, function, returned, answer)
             case [ast.If(body=[ast.Return(value=ast.Constant(value=bool(yes)))]) as branch]:
                 no = _constant_returned(branch.orelse or _statements_after(branch, outer[-2]))
-                if branch.orelse and no is None:
-                    return None
-                truths = {True: yes, False: no, None: None}
-                return answer._replace(eager=truths[answer.eager], compiled=truths[answer.compiled])
+                if no is not None and len(returned) == 2:
+                    truths = {True: yes, False: no, None: None}
+                    eager, compiled = truths[answer.eager], truths[answer.compiled]
+                    return answer._replace(eager=eager, compiled=compiled)
         return None
 
     def _is_bool(self, node: ast.AST) -> bool:
@@ -172,16 +176,25 @@ def _picks_bool(node: ast.AST) -> bool:
     return isinstance(node, ast.IfExp) and all(map(_is_constant_bool, (node.body, node.orelse)))
 
 
-def _returned(name: str, outer: Sequence[ast.AST], answer: _Answer) -> _Answer | None:
-    """Return what the function returns that assigns the answer to a name; None if it uses the name
-    for more.
+def _returned(node: ast.AST) -> Iterator[ast.AST | None]:
+    """Yield what a function returns, apart from where it handles an exception."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Return):
+            yield child.value
+        elif not isinstance(child, (ast.ExceptHandler, *_FUNCTIONS)):
+            yield from _returned(child)
+
+
+def _of_name(
+    name: str, function: ast.AST | None, returned: Sequence[ast.AST | None], answer: _Answer
+) -> _Answer | None:
+    """Return what a function returns that assigns the answer to a name; None if it uses the name
+    for more, or returns something else.
     """
-    function = next((node for node in reversed(outer) if isinstance(node, _FUNCTIONS)), None)
     nodes = [] if function is None else list(ast.walk(function))
-    returned = {node.value for node in nodes if isinstance(node, ast.Return)}
     named = [node for node in nodes if isinstance(node, ast.Name) and node.id == name]
     read = [node for node in named if isinstance(node.ctx, ast.Load)]
-    if not read or not returned.issuperset(read):
+    if not read or set(read) != set(returned):
         return None
     added = [
         node.target
