@@ -118,12 +118,14 @@ class Replays:
         attacks: str | None = None,
         redraws: bool = False,
         locate_s: float | None = None,
+        are_forms_located: bool = False,
         has_forms: bool = False,
         is_fresh_compiled: bool = False,
     ) -> Recording:
         """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
         this name chose, where ``redraws`` allows draws for more rows. ``locate_s``: name the first
-        operation of a graph that is wrong, for so many seconds from the first call on.
+        operation of a graph that is wrong, for so many seconds from the first call on;
+        ``are_forms_located``: by the form of its results, not their values.
 
         ``has_forms``: what callers rely on besides values, and exceptions, are results too.
         ``is_fresh_compiled``: each call finds no compiled code of an earlier one.
@@ -144,7 +146,7 @@ class Replays:
             edited = {"is_reference": attacks == name, "is_edited": bool(program.content)}
             plan["attacks"] = {"folder": folder_of, "redraws": redraws, **edited}
         if locate_s is not None:
-            plan["locate"] = {"limit_s": locate_s}
+            plan["locate"] = {"limit_s": locate_s, "are_forms": are_forms_located}
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
         if is_cold:

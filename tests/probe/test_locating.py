@@ -306,3 +306,25 @@ def test_graph_that_is_never_the_same_blames_nothing():
 def test_time_that_is_up_is_said_with_the_lines_that_are_left():
     found = sought(middle, Planted("gelu", wrong_gelu), (torch.randn(4),), limit_s=-1.0)
     assert found["not_located"] == "stopped"
+
+
+def copied_view(x, *shape):
+    return x.clone().view(*shape)
+
+
+def other_strides(x, *dims):
+    return x.permute(*dims).contiguous()
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("view", copied_view), ("permute", other_strides)])
+def test_operation_whose_result_has_another_form_is_named(name, wrong):
+    def program(x):
+        flat = x.sin().view(2, 3, 4)
+        return flat.view(-1), flat.permute(2, 0, 1), flat * 2  # here
+
+    torch.compiler.reset()
+    locating = Locating(300.0, are_forms=True)
+    backend = Planted(name, wrong, when=lambda node: node.args[1:] in ((-1,), (2, 0, 1)))
+    torch.compile(program, backend=backend)(torch.randn(24))
+    located = locating.found()["located"]
+    assert (located.operation, line(located)) == (f"Tensor.{name}", "here")

@@ -90,11 +90,11 @@ def _direction(judged: Judged) -> Pass:
 
 class Locating:
     """Compares each graph from now on, until ``close``; ``call`` is the number of the program's
-    call.
+    call, and ``are_forms`` whether strides, aliasing and the like differ rather than values.
     """
 
-    def __init__(self, limit_s: float) -> None:
-        self._deadline = perf_counter() + limit_s
+    def __init__(self, limit_s: float, *, are_forms: bool = False) -> None:
+        self._deadline, self._are_forms = perf_counter() + limit_s, are_forms
         self.call = 0
         self._case: _Case | None = None
         self._reason: NotLocated = "no_graph_differs"
@@ -124,7 +124,7 @@ class Locating:
         values = dict(zip(graph.names, arguments, strict=True))
         inputs = Inputs.now(values, ambient_modes())
         try:
-            runs = Runs(graph.module, inputs, graph.changed)
+            runs = Runs(graph.module, inputs, graph.changed, are_forms=self._are_forms)
             judged = runs.judged(compiled)
             if not judged.differences:
                 if judged.mine.omitted_from is not None:
@@ -150,7 +150,7 @@ class Locating:
         self.close()
         if self._case is None:
             return {"not_located": self._reason}
-        search = _Search(self._case, self._deadline)
+        search = _Search(self._case, self._deadline, are_forms=self._are_forms)
         with silence(), RandomState():
             try:
                 return {"located": search.located()}
@@ -177,8 +177,8 @@ class _Wrong:
 class _Search:
     """The search in one graph."""
 
-    def __init__(self, case: _Case, deadline: float) -> None:
-        self._case, self._deadline = case, deadline
+    def __init__(self, case: _Case, deadline: float, *, are_forms: bool) -> None:
+        self._case, self._deadline, self._are_forms = case, deadline, are_forms
         self._compile_count = 0
         self._has_failed = False
         """A part didn't compile, or didn't run."""
@@ -327,7 +327,8 @@ class _Search:
             outputs = [node for node in dict.fromkeys(outputs) if node in inside]
         try:
             part = graph.part(begin, end, outputs)
-            runs = Runs(part.module, self._inputs(begin, part))
+            inputs = self._inputs(begin, part)
+            runs = Runs(part.module, inputs, are_forms=self._are_forms)
             with generated_code() as codes:
                 judged = runs.judged(self._compiled(part, runs))
         except Exception:  # noqa: BLE001 - whatever a backend raises

@@ -18,6 +18,7 @@ from torch.fx.node import map_aggregate
 from ...facts.trials import Difference
 from ..target.snapshot import FreshCopies, RandomState, dressed_as
 from .comparing import Rounding, Shaken, compared
+from .forms import forms_in
 from .results import Results, Tensors, gradients_of
 
 _MAX_SHAKEN = 6
@@ -77,13 +78,20 @@ class Judged(NamedTuple):
 
 
 class Runs:
-    """Runs of a graph; ``changed``: names of the inputs that it changes, if they are known."""
+    """Runs of a graph; ``changed``: names of the inputs that it changes, if they are known;
+    ``are_forms``: the forms of its results are compared, not their values.
+    """
 
     def __init__(
-        self, module: GraphModule, inputs: Inputs, changed: frozenset[str] | None = None
+        self,
+        module: GraphModule,
+        inputs: Inputs,
+        changed: frozenset[str] | None = None,
+        *,
+        are_forms: bool = False,
     ) -> None:
         self.module, self.inputs = module, inputs
-        self.changed = changed
+        self.changed, self._are_forms = changed, are_forms
         tensors = [it for it in inputs.values.values() if isinstance(it, Tensor)]
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
         self._is_small = size <= _SMALL_BYTES or inputs.modes[1]
@@ -122,7 +130,11 @@ class Runs:
             versions = {} if self.changed is not None else _versions(named)
             returned = run(*arguments)
             results.draws_random = not self.inputs.random.is_current()
-            results.add_call(list(returned) if isinstance(returned, tuple | list) else returned)
+            output = list(returned) if isinstance(returned, tuple | list) else returned
+            results.add_call(output)
+            if self._are_forms:
+                tensors = {name: it for name, it in named.items() if isinstance(it, Tensor)}
+                results.add_forms(forms_in(output, named, tensors))
             if self.changed is None:
                 now = _versions(named)
                 self.changed = frozenset(it for it in now if now[it] != versions[it])
@@ -155,6 +167,9 @@ class Runs:
         """
         eager = self.eager
         mine = self.results(compiled)
+        if self._are_forms:
+            forms = [it for it in compared(mine, eager).differences if it.kind == "forms"]
+            return Judged(forms, mine, eager, None, None)
         if compared(mine, eager).is_bitwise_equal:
             return Judged((), mine, eager, None, None)
         rounding = self._rounding()

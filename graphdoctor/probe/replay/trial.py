@@ -96,7 +96,7 @@ class Trial:
         except (ImportError, AttributeError) as error:
             raise TargetError(f"this torch can't be asked where it fails: {error}") from error
         if (asked := self.plan.get("locate")) is not None:
-            self._locating = Locating(asked["limit_s"])
+            self._locating = Locating(asked["limit_s"], are_forms=asked["are_forms"])
 
     @contextmanager
     def apart(self) -> Iterator[Results]:

@@ -146,7 +146,8 @@ class _Search:
             self.stages = following.stages
             if stage is not None:
                 self.setup.on_phase(f"looking for the operation that {stage} changes")
-                self._locate(subject, stage, deadline)
+                are_forms = all(item.kind == "forms" for item in accuracy.differences)
+                self._locate(subject, stage, deadline, are_forms=are_forms)
                 following.find_parts()
                 self.stages = following.stages
         cures = Cures(
@@ -166,10 +167,12 @@ class _Search:
         if anew.verdict in ("same bits", "rounding"):
             self.stale = stale_value(self.compiled, fresh, accuracy.differences[0], call)
 
-    def _locate(self, subject: Subject, stage: str, deadline: float) -> None:
+    def _locate(self, subject: Subject, stage: str, deadline: float, *, are_forms: bool) -> None:
         program, spec = subject.variant(stage, (), self._program.change)
         limit_s = max(deadline - time.monotonic(), 0.0)
-        run = self.replays.replay(program, "located", spec=spec, locate_s=limit_s)
+        run = self.replays.replay(
+            program, "located", spec=spec, locate_s=limit_s, are_forms_located=are_forms
+        )
         if run.replay is not None:
             root, lines = Path.cwd(), run.replay.not_located_lines
             self.located, self.not_located = run.replay.located, run.replay.not_located
