@@ -103,6 +103,9 @@ class AccuracyReport(Document):
     not_located: NotLocated | None = None
     not_located_lines: tuple[StackEntry, ...] = ()
     """Lines of the operations among which the wrong ones are; empty if one is named."""
+    reproduction: str | None = None
+    """A program of a few lines, which was run and is wrong in the same way; None if there is
+    none."""
     stale: StaleValue | None = None
     branches: tuple[TracingBranch, ...] = ()
     """Lines that ask whether torch.compile is at work."""

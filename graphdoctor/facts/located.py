@@ -61,5 +61,8 @@ class Located(Fact):
     """Operations of the graph."""
     compile_count: int
     """Compiles that finding it took."""
+    program: str | None = None
+    """The smallest graph that is wrong, as Python: ``program``, and ``inputs`` of random numbers;
+    None if it needs more than torch."""
     code: str | None = None
     """What the backend generated for the smallest graph that is wrong; None if it isn't known."""

@@ -179,6 +179,8 @@ def _located(report: AccuracyReport) -> Iterator[Block]:
         rows += _stages(stages)
     if rows:
         yield Rows(rows)
+    if report.reproduction is not None:
+        yield Section("As a program of its own", Code(report.reproduction), show="long")
     if located is not None and located.code:
         yield Section("Generated code", Code(located.code, most=_MOST_CODE), show="long")
 

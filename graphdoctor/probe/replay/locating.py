@@ -35,6 +35,7 @@ from ..torch_private.torch_graphs import (
     replace_compiled_graphs,
 )
 from .comparing import differing_values, spacing
+from .graph_text import function_text
 from .runs import Inputs, Judged, Runs, modes_set
 from .subgraphs import (
     CutGraph,
@@ -170,6 +171,7 @@ class _Wrong:
     """Some operations that are wrong when they are compiled together."""
 
     part: Part
+    inputs: Inputs
     judged: Judged
     codes: Mapping[str, str]
 
@@ -220,6 +222,7 @@ class _Search:
             node_count=len(computing),
             compile_count=self._compile_count,
             code=None if wrong is None else wrong.codes.get(self._direction(wrong)),
+            program=None if wrong is None else function_text(wrong.part.module, wrong.inputs),
         )
 
     def _direction(self, wrong: _Wrong | None) -> Pass:
@@ -338,7 +341,7 @@ class _Search:
             kept = [it for it in judged.differences if it.kind != "gradients"]
             judged = judged._replace(differences=kept)
         if judged.differences:
-            self._wrong[begin, end] = _Wrong(part, judged, dict(codes))
+            self._wrong[begin, end] = _Wrong(part, inputs, judged, dict(codes))
         return bool(judged.differences)
 
     def _compiled(self, part: Part, runs: Runs) -> _Run:

@@ -24,6 +24,7 @@ from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import TEXTS
 from graphdoctor.probe.wire import ACCURACY_FILE
 from graphdoctor.studies.accuracy.cures import Cures
+from graphdoctor.studies.accuracy.reproduction import reproduction
 from graphdoctor.studies.accuracy.stages import Following, Subject
 from graphdoctor.trials.judge import Accuracy, Reference
 from graphdoctor.trials.launch.child import Setup
@@ -85,6 +86,7 @@ def compare(
         located=search.located,
         not_located=search.not_located,
         not_located_lines=search.among,
+        reproduction=search.reproduction,
         stale=search.stale,
         branches=tuple(
             branch.replace(location=branch.location.located(Path.cwd())) for branch in branches
@@ -111,6 +113,7 @@ class _Search:
     located: Located | None = None
     not_located: NotLocated | None = None
     among: tuple[StackEntry, ...] = ()
+    reproduction: str | None = None
     stale: StaleValue | None = None
     is_branch_explained: bool | None = None
     cures: list[Cure] = field(default_factory=list)
@@ -148,6 +151,10 @@ class _Search:
                 self.setup.on_phase(f"looking for the operation that {stage} changes")
                 are_forms = all(item.kind == "forms" for item in accuracy.differences)
                 self._locate(subject, stage, deadline, are_forms=are_forms)
+                self.setup.on_phase("running it on its own")
+                self.reproduction = reproduction(
+                    self.located, stage, self.setup.interpreter, self.folder
+                )
                 following.find_parts()
                 self.stages = following.stages
         cures = Cures(

@@ -17,9 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
+from graphdoctor.facts.accuracy import AccuracyReport
 from graphdoctor.facts.diagnosis import Diagnosis, Result
+from graphdoctor.facts.reading import read_json
 from graphdoctor.facts.recording import Environment, Recording
 from graphdoctor.probe.wire import (
+    ACCURACY_FILE,
     CRASH_FILE,
     DECLINED_FILE,
     EVENTS_FILE,
@@ -58,10 +61,14 @@ from graphdoctor.wording import counted
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files of the recording are left out."""
 
+_SMALLEST = "smallest.py"
+"""The smallest wrong graph of ``accuracy`` as a program."""
 _OWN_FILES = (
     REQUEST_FILE,
+    ACCURACY_FILE,
     META_FILE,
     EVENTS_FILE,
+    ACCURACY_FILE,
     CRASH_FILE,
     FIXES_FILE,
     DECLINED_FILE,
@@ -154,6 +161,7 @@ class Bundle:
                 environment, diagnosis.recording.config, graphdoctor=__version__
             ),
             **script.files,
+            **self._smallest(),
         }
         readme = rendered(
             "README.md.jinja",
@@ -182,6 +190,16 @@ class Bundle:
                     self.show(line)
         self.on_phase(f"running {SCRIPT}")
         self.attempt = attempt(script, recording, timeout_s=self.timeout_s)
+
+    def _smallest(self) -> dict[str, str]:
+        """Return the program that ``accuracy`` made and ran, by its name; nothing if there is
+        none.
+        """
+        path = self.place / ACCURACY_FILE
+        if self.is_redacted or not is_own_file(path):
+            return {}
+        text = read_json(AccuracyReport, path.read_bytes()).reproduction
+        return {} if text is None else {_SMALLEST: text}
 
     # Files of the recording.
 

@@ -72,6 +72,7 @@ def wrong(**more):
             compile_count=4,
             code="cpp_fused_gelu_0 = …",
         ),
+        "reproduction": "import torch\n\n\ndef program(x):\n    return (torch.nn.functional.gelu(x),)\n",
         "branches": (
             TracingBranch(
                 location=LINE.replace(line=20),
