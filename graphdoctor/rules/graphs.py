@@ -355,7 +355,8 @@ class GuardOverhead(RecordingRule, code="GD301"):
 
     ## Fix safety
     The guard filters of `torch.compiler` are unsafe: torch doesn't notice changes of what it no
-    longer checks, and the compiled code then silently gives wrong results.
+    longer checks, and the compiled code then silently gives wrong results; `graphdoctor accuracy`
+    finds graphs that are stale.
 
     ## Source
     `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard
