@@ -517,10 +517,11 @@ class Reference:
         if self._lacks_float64 is not None or recording.replay is None:
             return self._lacks_float64
         if apart := recording.replay.kinds_apart:
+            is_one = apart == ("state",)
             way = (
-                "come from other random numbers"
+                f"{'comes' if is_one else 'come'} from other random numbers"
                 if self._is_random
-                else "are computed in another way"
+                else f"{'is' if is_one else 'are'} computed in another way"
             )
             return f"in float64, {' and '.join(apart)} {way}"
         return None if recording.replay.errors else "no result is a floating-point number"

@@ -58,6 +58,7 @@ _NOT_LOCATED: dict[NotLocated, str] = {
 }
 _MOST_CODE = 40
 _MOST_LINES = 4
+_NOTABLE = 10
 
 
 def accuracy_view(report: AccuracyReport) -> View:
@@ -114,6 +115,14 @@ def _parts(report: AccuracyReport) -> Iterator[Block]:
     correctness = report.correctness
     if correctness is not None and correctness.note:
         yield Note(f"{correctness.note[0].upper()}{correctness.note[1:]}.", "dim")
+    for item in report.kinds:
+        times = (item.variant or 0.0) / item.eager if item.eager else 0.0
+        if item.verdict == "rounding" and times >= _NOTABLE:
+            yield Note(
+                f"Compiled {kind_text(item.kind)} are {times:,.0f} times as far from float64 as"
+                " eager mode's: small enough for rounding, such as of a sum in another order.",
+                "warning",
+            )
     yield Section("What was compared", _compared(report), "Compared")
     rows = (Row(kind_text(item.kind), Span(difference_text(item))) for item in report.differences)
     yield Section("What differs", Rows(rows, "difference"))

@@ -3,7 +3,7 @@
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.accuracy import AccuracyReport
+from graphdoctor.facts.accuracy import AccuracyReport, ComparedKind
 from graphdoctor.views.accuracy import accuracy_text, accuracy_view
 from tests.studies.accuracy.reports import agreeing, stale, wrong
 from tests.views.outputs import on_terminal
@@ -11,6 +11,9 @@ from tests.views.outputs import on_terminal
 REPORTS = {
     "same bits": agreeing("same bits"),
     "rounding": agreeing(is_drawn_as_eager=True),
+    "far for rounding": agreeing(
+        kinds=(ComparedKind(kind="outputs", verdict="rounding", count=1, variant=1e-5, eager=4e-8),)
+    ),
     "different": wrong(),
     "stale": stale(),
     "asks": wrong(is_branch_explained=True, located=None, stages=None, cures=()),

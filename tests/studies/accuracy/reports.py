@@ -25,7 +25,7 @@ def agreeing(verdict="rounding", **more):
         "correctness": Correctness(
             is_bitwise_equal=False,
             is_eager_repeatable=True,
-            note="in float64, state come from other random numbers",
+            note="in float64, state comes from other random numbers",
         ),
         "kinds": (
             ComparedKind(kind="outputs", verdict=verdict, count=2, variant=2.1e-7, eager=1.9e-7),
