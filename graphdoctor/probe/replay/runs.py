@@ -5,6 +5,7 @@ inputs with other last digits, and compiled; judged by ``comparing``.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
@@ -16,7 +17,7 @@ from torch.fx import GraphModule
 from torch.fx.node import map_aggregate
 
 from ...facts.trials import Difference
-from ..target.snapshot import FreshCopies, RandomState, dressed_as
+from ..target.snapshot import FreshCopies, RandomState, dressed_as, set_for
 from .comparing import Rounding, Shaken, compared
 from .forms import forms_in
 from .results import Results, Tensors, gradients_of
@@ -151,13 +152,13 @@ class Runs:
     def precise(self) -> Results | None:
         """The results in float64; None if the graph doesn't run so."""
         before = torch.get_default_dtype()
+        default = set_for(torch.set_default_dtype, before, torch.float64)
         try:
-            torch.set_default_dtype(torch.float64)
-            return self.results(_in_float64(self.module), _convert)
+            # Autocast warns that it can't be for float64.
+            with default, warnings.catch_warnings(action="ignore"):
+                return self.results(_in_float64(self.module), _convert)
         except Exception:  # noqa: BLE001 - whatever an operation raises for this dtype
             return None
-        finally:
-            torch.set_default_dtype(before)
 
     def judged(self, compiled: Callable[..., Any]) -> Judged:
         """Compare a compiled form with eager mode.
