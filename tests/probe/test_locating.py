@@ -8,7 +8,13 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F
 
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.probe.replay.locating import Locating
+from graphdoctor.trials.launch.child import Setup
+from graphdoctor.trials.launch.request import Request
+from graphdoctor.trials.program import Program
+from graphdoctor.trials.replays import Replays
+from tests.conftest import probe_python
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +85,7 @@ def test_operation_in_the_middle_is_named_with_its_line_and_its_element():
     assert (located.together_with, located.node_count, located.code) == ((), 5, None)
 
 
-class Cubed(torch.autograd.Function):
+class Sigmoid(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         ctx.save_for_backward(x)
@@ -92,6 +98,10 @@ class Cubed(torch.autograd.Function):
         return gradient * y * (1 - y) * 1.05
 
 
+def wrong_backward(x):
+    return Sigmoid.apply(x)
+
+
 def test_operation_whose_gradient_is_wrong_is_named():
     def program(x, w):
         y = torch.tanh(x @ w)
@@ -99,11 +109,7 @@ def test_operation_whose_gradient_is_wrong_is_named():
         return (y * 3).sum()
 
     arguments = torch.randn(5, 4), torch.randn(4, 4, requires_grad=True)
-
-    def cubed(x):
-        return Cubed.apply(x)
-
-    located = sought(program, Planted("sigmoid", cubed), arguments)["located"]
+    located = sought(program, Planted("sigmoid", wrong_backward), arguments)["located"]
     assert (line(located), located.direction) == ("here", "backward")
     assert (located.operation, located.is_alone) == ("torch.sigmoid", True)
     assert located.element is not None
@@ -230,7 +236,7 @@ def test_one_of_several_results_is_enough():
     assert located.output == "f32[3, 2], i64[3, 2]"
 
 
-def test_operation_where_the_graph_cannot_be_cut():
+def test_operation_where_the_graph_cannot_be_cut_is_named_alone():
     def program(x, w):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             y = torch.relu(x @ w)
@@ -238,18 +244,27 @@ def test_operation_where_the_graph_cannot_be_cut():
             y = y @ w
         return y * 2
 
-    backend = Planted("gelu", lambda x: F.gelu(x) * 1.5)
-    found = sought(program, backend, (torch.randn(8, 8), torch.randn(8, 8)))
-    located = found["located"]
-    assert line(located) == "here"
+    def without_gradients(x, w):
+        y = (x @ w).requires_grad_()
+        with torch.no_grad():
+            y = torch.relu(y)
+            y = F.gelu(y)  # here
+            y = y * 3
+        return y + w
+
+    for function in (program, without_gradients):
+        backend = Planted("gelu", lambda x: F.gelu(x) * 1.5)
+        located = sought(function, backend, (torch.randn(8, 8), torch.randn(8, 8)))["located"]
+        assert (line(located), located.is_alone) == ("here", True)
+        assert located.together_with == ()
 
 
 def fused(gm, inputs):
     """A backend that is wrong where a product, used once, is added to something."""
     for node in gm.graph.nodes:
         source = node.args[0] if node.args else None
-        is_sum = node.target is operator.add and getattr(source, "target", None) is operator.mul
-        if is_sum and len(source.users) == 1:
+        is_added = node.target is operator.add
+        if is_added and getattr(source, "target", None) is operator.mul and len(source.users) == 1:
             node.args = (source, 2.0)
     gm.recompile()
     return gm.forward
@@ -328,3 +343,56 @@ def test_operation_whose_result_has_another_form_is_named(name, wrong):
     torch.compile(program, backend=backend)(torch.randn(24))
     located = locating.found()["located"]
     assert (located.operation, line(located)) == (f"Tensor.{name}", "here")
+
+
+def test_inductors_code_of_a_wrong_lowering_is_shown():
+    from torch._inductor import lowering
+
+    def program(x):
+        y = torch.sin(x) * 2
+        y = torch.atan(y)  # here
+        return y + 1
+
+    atan = torch.ops.aten.atan.default
+    right = lowering.lowerings[atan]
+    lowering.lowerings[atan] = lowering.lowerings[torch.ops.aten.tanh.default]
+    try:
+        located = sought(program, "inductor", (torch.randn(64),))["located"]
+    finally:
+        lowering.lowerings[atan] = right
+    assert (line(located), located.is_alone) == ("here", True)
+    assert "tanh" in located.code
+
+
+def test_replay_writes_what_is_found(tmp_path):
+    (tmp_path / "model.py").write_text(PROGRAM)
+    spec = RunSpec(target=f"{tmp_path}/model.py:forward", backend="planted")
+    setup = Setup(python=str(probe_python()), timeout_s=120)
+    with Replays(Request.of(spec), tmp_path / "replays", setup) as replays:
+        replay = replays.replay(Program(), "located", locate_s=60.0).replay
+        eager = replays.replay(Program(), "eager", locate_s=60.0, backend="eager").replay
+    assert (replay.located.location.text, replay.located.call) == ("y = torch.relu(y)", 2)
+    assert eager.not_located == "no_graph_differs"
+
+
+PROGRAM = """
+import torch
+
+def wrong(x):
+    return torch.where(x > 100, x * 1.5, torch.relu(x))
+
+@torch._dynamo.register_backend
+def planted(gm, inputs):
+    for node in gm.graph.find_nodes(op="call_function", target=torch.relu):
+        node.target = wrong
+    gm.recompile()
+    return gm.forward
+
+def forward(x):
+    y = torch.sin(x) + x
+    y = torch.relu(y)
+    return (y * y).sum()
+
+def example_inputs():
+    return [(torch.ones(3) * scale,) for scale in (1, 200)]
+"""

@@ -289,7 +289,11 @@ class _Search:
         after = next(it for it in range(index + 1, end + 1) if it == end or graph.is_cut(it))
         begins = [it for it in range(index, 0, -1) if graph.computes(it) and graph.is_cut(it)]
         begins.append(0)
-        outputs = [*graph.live(after), graph.operations[index]]
+        node = graph.operations[index]
+        is_inside = after > index + 1 or not graph.is_cut(index)
+        if is_inside and self._is_wrong(index, index + 1, [node], seen_until=after):
+            return self._wrong[index, index + 1], ()
+        outputs = [*graph.live(after), node]
         # The last one needn't be compiled: up to there, the graph was wrong.
         right, wrong = -1, 0
         while wrong < len(begins) - 1 and not self._is_wrong(begins[wrong], after, outputs):
@@ -315,8 +319,18 @@ class _Search:
 
     # Compiling.
 
-    def _is_wrong(self, begin: int, end: int, outputs: Sequence[Node] | None = None) -> bool | None:
+    def _is_wrong(
+        self,
+        begin: int,
+        end: int,
+        outputs: Sequence[Node] | None = None,
+        *,
+        seen_until: int | None = None,
+    ) -> bool | None:
         """Compile some operations and compare; None if that can't be done.
+
+        ``seen_until``: where the graph can be cut next, if it can't be before them. Their inputs
+        are taken from there, and the modes are theirs.
 
         Raises:
             _NotLocatedError: The time is up.
@@ -330,7 +344,7 @@ class _Search:
             outputs = [node for node in dict.fromkeys(outputs) if node in inside]
         try:
             part = graph.part(begin, end, outputs)
-            inputs = self._inputs(begin, part)
+            inputs = self._inputs(begin, part, seen_until)
             runs = Runs(part.module, inputs, are_forms=self._are_forms)
             with generated_code() as codes:
                 judged = runs.judged(self._compiled(part, runs))
@@ -351,7 +365,7 @@ class _Search:
             arguments, _ = runs.arguments()
             return compiled_graph(self._case.graph.backend, copy.deepcopy(part.module), arguments)
 
-    def _inputs(self, begin: int, part: Part) -> Inputs:
+    def _inputs(self, begin: int, part: Part, seen_until: int | None) -> Inputs:
         """Compute eagerly what goes into a part."""
         graph, given = self._graph, self._case.inputs
         nodes = graph.module.graph.find_nodes(op="placeholder")
@@ -362,14 +376,17 @@ class _Search:
         random = given.random
         if begin:
             made = dict.fromkeys(node for node, _ in part.inputs if node.op != "placeholder")
-            before = graph.part(0, begin, list(made))
+            before = graph.part(0, seen_until or begin, list(made))
             with RandomState(), modes_set(given.modes):
                 random.restore()
                 returned = before.module(*(values[item] for item in before.inputs))
                 random = RandomState()
             values |= zip(before.outputs, returned, strict=True)
         named = {item_name(item): values[item] for item in part.inputs}
-        return Inputs.now(named, given.modes)._replace(random=random).kept()
+        modes = given.modes
+        if seen_until is not None and begin:
+            modes = graph.modes[graph.operations[begin - 1]]
+        return Inputs.now(named, modes)._replace(random=random).kept()
 
     # What is reported.
 
