@@ -7,7 +7,7 @@ numbers on a module for constants, so every call compiles again until the limit 
 
 graphdoctor finds:
     calls=11 compiles=8 graphs=8 break_sites=0 break_records=0 skipped_frames=0
-    recompiles=8 frames_over_limit=1 coverage=0.00
+    recompiles=7 frames_over_limit=1 coverage=0.00
     GD201 line 30
     GD202 line 31
     GD205 line 31
