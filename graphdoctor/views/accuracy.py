@@ -208,7 +208,7 @@ def _operation(located: Located) -> Iterator[Row]:
         yield Row("difference", f"{located.largest:.3g} at most")
     if located.together_with:
         names = listed(located.together_with, most=4)
-        yield Row("only with", Span(f"{names}: compiled alone, it is right"))
+        yield Row("only with", Span(f"{names}; compiled alone, {located.operation} is right"))
     graph = f"graph {located.compile_id} of {counted(located.node_count, 'operation')}"
     found = counted(located.compile_count, "compile")
     yield Row("found in", f"{graph}, call {located.call}, by {found} of parts of it")
