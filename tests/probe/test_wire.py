@@ -125,7 +125,8 @@ def test_a_full_run_writes_events_and_artifacts(tmp_path, run_cli):
         "def kept(forward):\n    @functools.wraps(forward)\n"
         "    def wrapper(self, x, n):\n        return forward(self, x, n)\n    return wrapper\n"
         "class Net(torch.nn.Module):\n    @kept\n"
-        "    def forward(self, x, n):\n        x = x + n * ones(4)\n        print('a')\n        return x * 2\n"
+        "    def forward(self, x, n):\n        x = x + n * ones(4)\n        print('a')\n"
+        "        return x * (2 if torch.compiler.is_compiling() else 3 - 1)\n"
         "model = Net()\n"
         "def example_inputs():\n    yield torch.ones(4), 1.5\n    yield torch.ones(4), 2.5\n"
     )
