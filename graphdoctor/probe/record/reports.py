@@ -213,7 +213,7 @@ class Hooks:
         self._listener = listener
         self.keeper = TraceKeeper(listener, folder)
         self._recompiles = RecompileRecorder(
-            listener, partial(torch_api.write_artifact, "graphdoctor_recompile")
+            listener, lambda cause: torch_api.write_artifact("graphdoctor_recompile", cause)
         )
         self.graphs = GraphRecorder(listener.want_file)
         caches = partial(watch_ignored_caches, listener.write_ignored_cache)
