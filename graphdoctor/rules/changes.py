@@ -239,17 +239,26 @@ class ObjectIdentity(RecompileRule, code="GD214"):
         new = f"{without_middle(change.new or 'a different one')}{_made(change.new_place)}"
         return f"{quoted(change.expression)} is a different object: {old} → {new}"
 
+    def advice(self, group: RecompileGroup) -> tuple[object, ...]:
+        return (*super().advice(group), _is_named(group.first), group.first.new_place)
+
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
         where = f" ({_base_name(change.new_place)})" if change.new_place else ""
         title = f"Create {names(group.names)} once, outside the loop that makes the calls{where}"
-        if change.old != change.new and _NAMED.fullmatch(f"{change.old} {change.new}"):
+        if _is_named(change):
             if group.is_within_call:
                 return (WITHIN_CALL,)
             title = f"{_WARM_UP}: call it once with each value of {names(group.names)}"
         elif change.kind == "backend":
             title = "Pass the same backend callable to each torch.compile"
         return (code_fix(title),)
+
+
+def _is_named(change: GuardChange) -> bool:
+    """Return whether one named object came in the place of another."""
+    is_other = change.old != change.new
+    return is_other and _NAMED.fullmatch(f"{change.old} {change.new}") is not None
 
 
 def _made(place: str | None) -> str:
@@ -320,6 +329,10 @@ class StructureChange(RecompileRule, code="GD215"):
             if is_alias
             else group.changed
         )
+
+    def advice(self, group: RecompileGroup) -> tuple[object, ...]:
+        change = group.first
+        return (*super().advice(group), change.kind, group.passed(change) is None)
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         name = names(group.names)

@@ -34,7 +34,6 @@ _GUIDES = {
     **dict.fromkeys(("GD2", "GD3"), "PyTorch user guide: torch.compile, recompilation"),
 }
 CUDA_GRAPHS = "PyTorch user guide: torch.compile, CUDA graph trees"
-_QUOTED = re.compile(r"`[^`]*`")
 _LINE_NUMBER = re.compile(r":\d+\b")
 
 WITHIN_CALL = Fix(
@@ -294,10 +293,10 @@ class RecompileRule(Rule):
         return self.remedies
 
     def advice(self, group: RecompileGroup) -> tuple[object, ...]:
-        """Return what is advised, without the names of values."""
-        return tuple(
-            (_QUOTED.sub("", fix.title), fix.condition, fix.setting) for fix in self.fixes(group)
-        )
+        """Return the facts of what is advised, without words and code, which name values; a rule
+        whose words depend on more adds that.
+        """
+        return tuple(fix.replace(title="", snippet=None, place=None) for fix in self.fixes(group))
 
     def finding_of(self, view: RecordingView, group: RecompileGroup) -> Finding:
         """Make the finding about a value, at the line that made torch guard on it."""
