@@ -80,21 +80,16 @@ class LimitOptions:
 
     def unmet(self, diagnosis: Diagnosis) -> Iterator[UnmetExpectation]:
         """Yield what goes beyond them, or can't be known."""
+        checked: list[UnmetExpectation | None] = []
         if (most := self.max_recompiles) is not None:
-            yield from _if_any(
-                expectations.recompiles(diagnosis, limit=most, is_empty_allowed=False)
-            )
+            checked.append(expectations.recompiles(diagnosis, limit=most, is_empty_allowed=False))
         if (most := self.max_breaks) is not None:
-            yield from _if_any(expectations.breaks(diagnosis, limit=most, own_code=False))
+            checked.append(expectations.breaks(diagnosis, limit=most, own_code=False))
         if (most_s := self.max_compile_seconds) is not None:
-            yield from _if_any(expectations.compile_time(diagnosis, limit_s=most_s))
+            checked.append(expectations.compile_time(diagnosis, limit_s=most_s))
         if self.no_limit_hit:
-            yield from _if_any(expectations.limit_hits(diagnosis))
-
-
-def _if_any(unmet: UnmetExpectation | None) -> Iterator[UnmetExpectation]:
-    if unmet is not None:
-        yield unmet
+            checked.append(expectations.limit_hits(diagnosis))
+        yield from (item for item in checked if item is not None)
 
 
 @with_options

@@ -276,6 +276,11 @@ class Accuracy:
     change: RunChange = field(default_factory=RunChange)
 
     @property
+    def is_right(self) -> bool:
+        """Return whether results are eager mode's, but for rounding."""
+        return self.verdict in ("same bits", "rounding")
+
+    @property
     def first_call(self) -> int | None:
         """The first call with another result; None if there is none, or it isn't known."""
         calls = [item.call for item in self.differences if item.call is not None]
@@ -408,7 +413,8 @@ class Reference:
             decided = "rounding"
         reasons = verdict.reasons
         if decided == "unknown" and not reasons:
-            reasons = (because("unstable_in_eager", *sorted(self._repeats.unstable)),)
+            unstable = (item.kind for item in kinds if item.verdict == "unknown")
+            reasons = (because("unstable_in_eager", *sorted(unstable)),)
         return Accuracy(
             decided,
             reasons if decided in ("different", "unknown") else (),
@@ -430,8 +436,7 @@ class Reference:
             judged = {reason.difference.kind for reason in verdict.reasons if reason.difference}
             is_wrong = verdict.correct is False and kind in judged
             return "different" if is_wrong or not difference.may_be_rounding else "unknown"
-        is_unstable = kind in self._repeats.unstable | self._repeats.unstable_numbers
-        if is_unstable:
+        if kind in self._repeats.unstable | self._repeats.unstable_numbers:
             return "unknown"
         return "rounding" if kind in compared.rounded else "same bits"
 

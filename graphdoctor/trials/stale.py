@@ -13,8 +13,9 @@ from graphdoctor.facts.recording import Compile, Graph, GraphNode, Recording
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import Difference
 
-_Part = tuple[GraphNode, str, str]
-"""A node of the fresh graph, and what the reused graph and it have there."""
+_Part = tuple[GraphNode, str | None, str | None]
+"""A node of the fresh graph, and what the reused graph and it have there; None if that is more than
+one word."""
 
 
 def stale_value(
@@ -78,11 +79,10 @@ def _differing(graph: Graph, anew: Graph) -> _Part | None:
     for old, new in zip_longest(graph.nodes or (), anew.nodes or ()):
         if old is None or new is None:
             node = new or old
-            return (node, "", "") if node is not None else None
+            return (node, None, None) if node is not None else None
         if (old.target, old.args, old.kwargs) != (new.target, new.args, new.kwargs):
             pairs = zip(_words(old), _words(new), strict=False)
-            was, now = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
-            return new, was, now
+            return new, *next((pair for pair in pairs if pair[0] != pair[1]), (None, None))
     return None
 
 

@@ -210,8 +210,8 @@ def _operation(located: Located) -> Iterator[Row]:
         names = listed(located.together_with, most=4)
         yield Row("only with", Span(f"{names}; compiled alone, {located.operation} is right"))
     graph = f"graph {located.compile_id} of {counted(located.node_count, 'operation')}"
-    found = counted(located.compile_count, "compile")
-    yield Row("found in", f"{graph}, call {located.call}, by {found} of parts of it")
+    compiles = counted(located.compile_count, "compile")
+    yield Row("found in", f"{graph}, call {located.call}, by {compiles} of parts of it")
 
 
 def _element(element: TensorAt) -> str:
@@ -266,7 +266,7 @@ def _branches(report: AccuracyReport) -> Iterator[Block]:
         Row(Place(item.location.file, item.location.line), Note(_branch(item)))
         for item in report.branches
     )
-    yield from [Rows(rows, "line", 10)] if report.branches else []
+    yield Rows(rows, "line", 10)
 
 
 def _branch(branch: TracingBranch) -> Inline:

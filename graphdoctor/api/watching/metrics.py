@@ -59,11 +59,8 @@ _TRIGGERS: dict[WatchKind, str] = {
 def samples(event: WatchEvent) -> Iterator[Sample]:
     """What an event adds; nothing for what torch doesn't say."""
     if (trigger := _TRIGGERS.get(event.kind)) is not None:
-        is_skipped = event.kind == "cuda_graph_skipped"
-        failed = "blocked" if event.is_blocked else "failed"
-        outcome = "skipped" if is_skipped else "ok" if event.is_ok else failed
-        kind = "cuda_graph" if is_skipped else event.kind
-        yield Sample(COUNT, 1, {"trigger": trigger, "kind": kind, "outcome": outcome})
+        kind = "cuda_graph" if event.kind == "cuda_graph_skipped" else event.kind
+        yield Sample(COUNT, 1, {"trigger": trigger, "kind": kind, "outcome": _outcome(event)})
     if event.seconds is not None:
         yield Sample(DURATION, event.seconds)
     if event.kind == "recompile" and not event.is_blocked:

@@ -171,7 +171,7 @@ class _Search:
         self.setup.on_phase("compiling each call anew")
         fresh = self._reference.replay(self._program, _FRESH, is_fresh_compiled=True)
         anew = self._reference.accuracy(fresh, self._program, _FRESH)
-        if anew.verdict in ("same bits", "rounding"):
+        if anew.is_right:
             self.stale = stale_value(self.compiled, fresh, accuracy.differences[0], call)
 
     def _locate(self, subject: Subject, stage: str, deadline: float, *, are_forms: bool) -> None:

@@ -91,10 +91,8 @@ class Cures:
     def _is_right(self, change: _Change) -> bool:
         self.setup.on_phase(f"running without {change.name}")
         program, name = self._changed(change), f"without-{change.kind}"
-        recording = self.reference.replay(program, name, spec=change.spec)
-        if recording.exit.reason != "finished":
-            return False
-        return bool(self.reference.judge(recording, program, name, spec=change.spec).correct)
+        recording = self.reference.replay(program, name)
+        return self.reference.accuracy(recording, program, name).is_right
 
     def _cost(self, change: _Change) -> Speedup | None:
         """Time a call with a change beside one without; None if one can't be timed."""
@@ -116,15 +114,13 @@ class Cures:
         """Compare the program in another environment."""
         setup = replace(self.setup, python=interpreter, warm=None)
         with Replays(self.request, self.folder / f"other-{number}", setup) as replays:
-            reference = Reference(replays, self.program, on_phase=setup.on_phase)
+            reference = Reference(replays, self.program, on_phase=setup.on_phase, has_forms=True)
             recording = reference.replay(self.program, _CURED)
-            verdict = reference.judge(recording, self.program, _CURED)
-        environment = recording.environment
-        version = environment.torch if environment is not None else None
-        reasons = verdict.reasons
+            accuracy = reference.accuracy(recording, self.program, _CURED)
+        version = recording.environment.torch
         return Cure(
             name=f"torch {version}" if version else interpreter,
             kind="torch",
-            is_right=verdict.correct is True,
-            reason=None if verdict.correct else reasons_text(reasons),
+            is_right=accuracy.is_right,
+            reason=reasons_text(accuracy.reasons),
         )
