@@ -51,7 +51,8 @@ def accuracy(
     request = Request.of(spec, target=target)
     with recording_of(request.quick, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder).diagnosis
-        if recorded.exit.reason not in ("finished", "error"):
+        has_raised = recorded.exit.reason == "error" and bool(diagnosis.recording.calls)
+        if recorded.exit.reason != "finished" and not has_raised:
             finish(recorded, diagnosis)
         # Not earlier: the recorded run begins sooner.
         from graphdoctor.studies.accuracy.accuracy import compare

@@ -539,7 +539,9 @@ class Reference:
             return because("may_be_rounding", worst)
         if unstable := [kind for kind in compared.kinds if kind in self._repeats.unprovable]:
             return because("unstable_in_eager", *unstable)
-        return None if "outputs" in compared.kinds else because("too_large")
+        # Of a call that raised there are no outputs; values that are too large are noted.
+        is_raised = "exceptions" in compared.kinds and compared.note is None
+        return None if is_raised or "outputs" in compared.kinds else because("too_large")
 
 
 def _failure(eager: Recording) -> Reason | None:

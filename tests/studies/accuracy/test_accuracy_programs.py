@@ -1,0 +1,54 @@
+"""``accuracy`` of programs that raise, print, or never repeat themselves."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import RunCli
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """\
+import torch
+
+count = 0
+
+
+def f(x):
+    global count
+    count += 1
+    {body}
+
+
+def example_inputs():
+    return (torch.ones(3),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict", "status"),
+    [
+        ("raise ValueError('no such shape')", "same bits", 0),
+        ("return x + (1 if torch.compiler.is_compiling() else 2)", "different", 1),
+        ("return x + 0.5", "same bits", 0),
+        ("return x + torch.tensor(__import__('time').time_ns() % 1000003)", "unknown", 2),
+    ],
+)
+def test_verdict_and_status(
+    run_cli: RunCli, tmp_path: Path, body: str, verdict: str, status: int
+) -> None:
+    (tmp_path / "model.py").write_text(PROGRAM.format(body=body))
+    done = run_cli("accuracy", "model.py:f", "--backend", "eager", "--format", "json")
+    report = json.loads(done.stdout)
+    assert (report["verdict"], done.returncode) == (verdict, status), done.stderr
+    assert all(gap["kind"] != "coverage" for gap in report["gaps"])
+    if verdict == "unknown":
+        assert report["reason"] and not report["differences"]
+
+
+def test_a_target_without_inputs_ends_with_what_to_pass(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("import torch\n\nmodel = torch.nn.Linear(8, 4)\n")
+    done = run_cli("accuracy", "model.py")
+    assert done.returncode == 2 and not done.stdout
+    assert "Pass --input" in done.stderr
