@@ -38,7 +38,7 @@ class RecompileError(GraphDoctorError):
 
 
 class _UnderWay(threading.local):
-    """What is known of the compile that is under way in a thread."""
+    """State of the compile that is under way in a thread."""
 
     causes: tuple[str, ...] = ()
     is_locked = False
@@ -242,8 +242,8 @@ def watch(
         GraphDoctorError: An argument can't be used, or this torch can't be watched.
     """
     if on_recompile not in get_args(OnRecompile):
-        known = ", ".join(get_args(OnRecompile))
-        raise GraphDoctorError(f"on_recompile must be one of {known}, not {on_recompile!r}.")
+        choices = ", ".join(get_args(OnRecompile))
+        raise GraphDoctorError(f"on_recompile must be one of {choices}, not {on_recompile!r}.")
     after = _lock_after(lock_after)
     sinks = [open_sink(named) for named in (*(["log"] if log else []), *to)]
     try:

@@ -58,7 +58,7 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class LimitOptions:
-    """What a script may do."""
+    """Limits of a script."""
 
     max_recompiles: int | None = option(
         None, "End with status 1 if there are more recompiles.", metavar="N", least=0

@@ -50,7 +50,7 @@ class Cure(Fact):
     """A change that was tried: whether results agree with it, and what it costs."""
 
     name: str
-    """What it changes, such as ``emulate_precision_casts = True`` or ``torch 2.14.1``."""
+    """Its part, argument or operation, such as ``vectorization``, or ``torch 2.14.1``."""
     kind: CureKind
     lines: tuple[str, ...] = ()
     """Lines of Python to run before torch.compile."""
@@ -66,7 +66,7 @@ class Cure(Fact):
 
 
 class ComparedKind(Fact):
-    """What was compared of one kind, and how it came out."""
+    """Results of one kind beside eager mode's."""
 
     kind: ResultKind
     verdict: AccuracyVerdict
@@ -113,6 +113,6 @@ class AccuracyReport(Document):
     """True if results agree once eager mode takes the compiled branch; None if it can't, or it
     wasn't tried."""
     cures: tuple[Cure, ...] = ()
-    """What was tried, the smallest that helps first."""
+    """Changes that were tried."""
     is_interrupted: bool = False
     gaps: tuple[CaptureGap, ...] = ()

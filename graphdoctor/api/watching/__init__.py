@@ -1,4 +1,4 @@
-"""Where the events of ``graphdoctor.watch`` go: one file for each kind of sink.
+"""Sinks of the events of ``graphdoctor.watch``: one file for each kind.
 
 A sink's library is imported when the sink is opened.
 """

@@ -1,4 +1,4 @@
-"""What each event of a watch adds to which metric, under the names that all exporters share.
+"""Metrics of a watch, under the names that all exporters share, and what each event adds to them.
 
 Function and reason are no labels: a program has any number of them.
 """
@@ -22,7 +22,7 @@ class Metric(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What one event adds to a metric."""
+    """An amount that one event adds to a metric."""
 
     metric: Metric
     value: float
@@ -57,7 +57,7 @@ _TRIGGERS: dict[WatchKind, str] = {
 
 
 def samples(event: WatchEvent) -> Iterator[Sample]:
-    """What an event adds; nothing for what torch doesn't say."""
+    """Yield what an event adds; nothing where torch doesn't say."""
     if (trigger := _TRIGGERS.get(event.kind)) is not None:
         kind = "cuda_graph" if event.kind == "cuda_graph_skipped" else event.kind
         yield Sample(COUNT, 1, {"trigger": trigger, "kind": kind, "outcome": _outcome(event)})

@@ -1,4 +1,4 @@
-"""What stands between the program and the sinks: a bounded queue and a daemon thread."""
+"""The way from the program to the sinks: a bounded queue and a daemon thread."""
 
 from __future__ import annotations
 

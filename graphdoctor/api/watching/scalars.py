@@ -12,7 +12,7 @@ Log = Callable[..., object]
 
 
 class Counts(Protocol):
-    """What is counted, such as by a ``Watch``."""
+    """Totals, such as those of a ``Watch``."""
 
     recompiles: int
     limit_hits: int

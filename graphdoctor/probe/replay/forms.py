@@ -1,4 +1,4 @@
-"""What callers rely on besides the values of a call's outputs: dtype, device, strides and
+"""Forms of a call's outputs, which callers rely on besides values: dtype, device, strides and
 ``requires_grad`` of tensors, what they share memory with, and which outputs are arguments.
 """
 

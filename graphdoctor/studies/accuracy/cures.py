@@ -97,18 +97,18 @@ class Cures:
     def _cost(self, change: _Change) -> Speedup | None:
         """Time a call with a change beside one without; None if one can't be timed."""
         self.setup.on_phase(f"timing {change.name}")
-        own = Way(VariantSpec(_OWN), self.program)
+        before = Way(VariantSpec(_OWN), self.program)
         cured = Way(VariantSpec(_CURED, change.spec), self._changed(change))
         caches = self.folder / "caches"
         with SideBySide(
             self.replays, self.request.spec, self.program, caches, self.setup.on_phase
         ) as ways:
             ways.start_eager()
-            ways.start([own, cured])
-            ways.time([own, cured])
-        if own.turns is None or cured.turns is None:
+            ways.start([before, cured])
+            ways.time([before, cured])
+        if before.turns is None or cured.turns is None:
             return None
-        return speedup(cured.turns, own.turns)
+        return speedup(cured.turns, before.turns)
 
     def _elsewhere(self, interpreter: str, number: int) -> Cure:
         """Compare the program in another environment."""
