@@ -254,7 +254,8 @@ def test_broken_trial_is_failed_and_others_go_on(tmp_path, name):
         'import linecache\nif "".join(linecache.getlines(__file__)) != open(__file__).read():\n    '
     )
     (tmp_path / "model.py").write_text(f"{guard}{statement}\n{DRAWING}")
-    limits = ["--trial-timeout", "5" if name == "a hang" else "100", "--trial-memory", "1"]
+    # Long enough for the program as it is, which is tried under the same limit.
+    limits = ["--trial-timeout", "30" if name == "a hang" else "100", "--trial-memory", "1"]
     # The memory of the process that was started is watched, so it must be the one that takes it.
     document = tried(tmp_path, "model.py", *limits, is_forked=name != "memory")
     [case] = [
