@@ -24,6 +24,12 @@ import torch
 assert sys.argv[1:] in ([], ["--epochs", "2"])
 torch.compile(torch.sin, backend="eager")(torch.ones(3))
 """
+TRAINED = """\
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+
+"""
 IS_GATE = {"accuracy", "check", "try"}
 """Exits with 1 where it finds something, or where nothing is gained."""
 
@@ -111,6 +117,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder under git with a model, a script, a section, a baseline, and a run."""
     folder = tmp_path_factory.mktemp("project")
     speaking = CLEAN_TARGET.replace("return", "print(1)\n        return", 1)
+    # A training step needs something to train.
+    speaking = speaking.replace("(x) + 1", "(x) + self.weight").replace(
+        "    def forward", TRAINED + "    def forward"
+    )
     (folder / "model.py").write_text(speaking)
     guarded = speaking.replace(
         "print(1)", "if not torch.compiler.is_compiling():\n            print(1)"

@@ -276,7 +276,8 @@ class Workload:
         it returned.
         """
         no_grad = self.request["no_grad"]
-        if not is_eager and self.is_compiled:
+        # Of an export, ``compiled`` is its program, and nothing is compiled.
+        if not is_eager and (self.is_compiled or self.compiled is not self.function):
             return forward(self.compiled, call, no_grad=no_grad)
         # What the program itself compiles stays compiled, unless that is asked about.
         is_plain = self.trial is not None and self.trial.has_forms

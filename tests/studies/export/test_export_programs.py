@@ -105,7 +105,6 @@ def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
     assert (tmp_path / "model.py").read_text() == CHAIN
 
 
-@pytest.mark.nightly
 def test_a_program_that_keeps_state_is_compared_with_eager_mode(tmp_path):
     document = export(tmp_path, STATE)
     assert document["best"] == "non-strict"
