@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from types import CodeType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -19,12 +20,13 @@ from graphdoctor.api.watching.outbox import Outbox
 from graphdoctor.api.watching.sinks import Sink, SpanSink, open_sink
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.base import Fields
-from graphdoctor.facts.stack import StackEntry, resumed
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.watch import WatchEvent, WatchKind
 from graphdoctor.trace.causes import cause_of_record
 from graphdoctor.views.watch import change_text, event_line, summary_line
 
 if TYPE_CHECKING:
+    from graphdoctor.facts.counts import Coverage
     from graphdoctor.probe.torch_private.torch_watch import Begun
 
 OnRecompile = Literal["warn", "raise", "eager"]
@@ -34,7 +36,7 @@ _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*s")
 
 
 class RecompileError(GraphDoctorError):
-    """A function would have been compiled after the watch was locked."""
+    """A function would have been compiled again after the watch was locked."""
 
 
 class _UnderWay(threading.local):
@@ -56,6 +58,7 @@ class Watch:
     def __init__(
         self, *, sinks: Sequence[Sink], on_recompile: OnRecompile, lock_after: int | float | None
     ) -> None:
+        from graphdoctor.probe.measure.coverage import LiveCoverage
         from graphdoctor.probe.record.guards import RecompileRecorder
         from graphdoctor.probe.torch_private import torch_watch
 
@@ -66,7 +69,10 @@ class Watch:
         self._torch = torch_watch
         self._on_recompile = on_recompile
         self._locks_at: float | None = None
-        self._allowed: set[tuple[str, str]] = set()
+        self._allowed: set[CodeType] = set()
+        self._compiled: set[CodeType] = set()
+        """Functions that were compiled before the lock."""
+        self._begun_count = 0
         self._eager: set[tuple[CodeType, str | None]] = set()
         self._under_way = _UnderWay()
         self._lock = threading.Lock()
@@ -75,13 +81,17 @@ class Watch:
         # The first cause takes a tenth of a second to read.
         threading.Thread(target=cause_of_record, args=({}, _place), daemon=True).start()
         self._ends = ExitStack()
-        compiles = torch_watch.CompileWatch(
+        self._compiles = compiles = torch_watch.CompileWatch(
             begin=self._on_begin, take=self._on_fields, context=self._context
         )
         compiles.install()
         self._ends.callback(compiles.close)
         with suppress(AttributeError, ImportError, KeyError):  # torch's own words remain
             self._ends.callback(RecompileRecorder(None, self._on_compared).install())
+        self._coverage = None
+        with suppress(AttributeError, ImportError, KeyError):  # it is unknown
+            self._coverage = LiveCoverage()
+            self._ends.callback(self._coverage.close)
         if isinstance(lock_after, float):
             self._locks_at = time.monotonic() + lock_after
         elif lock_after is not None:
@@ -93,8 +103,8 @@ class Watch:
     # For the program.
 
     def lock(self) -> None:
-        """From now on, have a compile warned of, raise, or run eagerly, as ``on_recompile`` says;
-        a function's first one, too.
+        """From now on, have a recompile warned of, raise, or run eagerly, as ``on_recompile``
+        says. A function that wasn't compiled until now may still be, with a warning.
         """
         self._locks_at = time.monotonic()
 
@@ -114,7 +124,29 @@ class Watch:
         if plain is None:
             kind = type(function).__qualname__
             raise GraphDoctorError(f"allow needs a Python function or a module, not a {kind}.")
-        self._allowed.add(_name_of(plain.__code__))
+        self._allowed.add(plain.__code__)
+
+    def coverage(
+        self,
+        call: Callable[..., object],
+        /,
+        *args: Any,  # noqa: ANN401 - the program's own
+        **kwargs: Any,  # noqa: ANN401
+    ) -> Coverage | None:
+        """Make a call, such as a training step, under torch's profiler, and return how much of it
+        ran in compiled graphs.
+
+        Returns:
+            Its ``share`` is from 0 to 1. None if unknown: torch compiled something meanwhile, the
+            program runs a profiler, or code ran that was compiled before the watch.
+        """
+        work = partial(call, *args, **kwargs)
+        if self._coverage is None:
+            work()
+            return None
+        before = self._begun_count
+        measured = self._coverage.measure(work, self._compiles.has_seen)
+        return measured if self._begun_count == before else None
 
     @property
     def lost_count(self) -> int:
@@ -165,10 +197,14 @@ class Watch:
         now = self._under_way
         if begun.reason is None:
             now.causes = ()
-        now.is_locked = self.is_locked and _name_of(begun.code) not in self._allowed
+        self._begun_count += 1
+        is_again = begun.reason is not None or begun.whole in self._compiled
+        if not self.is_locked:
+            self._compiled.add(begun.whole)
+        now.is_locked = self.is_locked and begun.whole not in self._allowed
         is_eager = self._on_recompile == "eager"
         is_possible = not begun.is_fullgraph if is_eager else self._on_recompile == "raise"
-        now.is_blocked = now.is_locked and is_possible
+        now.is_blocked = now.is_locked and is_again and is_possible
         if not now.is_blocked:
             return
         if is_eager:
@@ -231,7 +267,7 @@ def watch(
             limits and failures at WARNING.
         lock_after: Lock after that many calls of compiled functions, or a time such as ``"30s"``.
             Calls are counted until then only.
-        on_recompile: What a compile does once it is locked: ``warn``; ``raise`` an error in the
+        on_recompile: What a recompile does once it is locked: ``warn``; ``raise`` an error in the
             call that would have compiled; or run that call ``eager``, unless it has ``fullgraph``:
             torch can't, so it warns.
 
@@ -264,11 +300,6 @@ def _lock_after(given: int | str | None) -> int | float | None:
     raise GraphDoctorError(
         f"lock_after must be a number of calls, or seconds such as '30s', not {given!r}."
     )
-
-
-def _name_of(code: CodeType) -> tuple[str, str]:
-    """Return file and name of a function's code, and of those that resume it after a break."""
-    return code.co_filename, resumed(code.co_name)[0]
 
 
 def _place(file: str, line: int, function: str | None) -> StackEntry:

@@ -35,7 +35,7 @@ class WatchEvent(Fact):
     function: str | None = None
     file: str | None = None
     line: int | None = None
-    """First line of the function, from 1."""
+    """First line of the function, or of its part after a graph break, from 1."""
     seconds: float | None = None
     """Of the compile; None if torch doesn't say."""
     reason: str | None = None

@@ -356,8 +356,83 @@ def test_it_locks_after_seconds():
     with graphdoctor.watch(lock_after="0.05s", on_recompile="raise", log=False) as seen:
         assert not seen.is_locked
         time.sleep(0.1)
-        with pytest.raises(RecompileError, match="blocked a compile of function"):
-            compiled()(torch.ones(2))
+        function = compiled(dynamic=False)
+        function(torch.ones(2))
+        with pytest.raises(RecompileError, match="blocked a recompile of function"):
+            function(torch.ones(3))
+
+
+def test_a_new_function_compiles_though_locked_and_a_new_part_of_a_known_one_does_not():
+    def branches(x):
+        return x + 1 if x.sum() > 0 else x - 1
+
+    def new(x):
+        x = x.sin()
+        torch._dynamo.graph_break()
+        return x + 1
+
+    with graphdoctor.watch(on_recompile="raise", log=False) as seen:
+        known = torch.compile(branches, backend="eager")
+        known(torch.ones(2))
+        seen.lock()
+        torch.compile(new, backend="eager")(torch.ones(2))
+        assert [(it.function, it.is_locked) for it in seen.events] == [
+            *[("branches", False)] * 2,
+            *[("new", True)] * 2,
+        ]
+        with pytest.raises(RecompileError, match="blocked a compile of branches"):
+            known(-torch.ones(2))
+        torch.compiler.reset()
+        with pytest.raises(RecompileError, match="blocked a compile of branches"):
+            known(torch.ones(2))
+
+
+# Coverage.
+
+
+class Step(torch.nn.Module):
+    """A step of training with a graph break, whose loss is computed in eager mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.layer(x).relu()
+        torch._dynamo.graph_break()
+        return x.sin()
+
+
+def test_coverage_of_a_step_is_what_explain_measures():
+    step, x = Step(), torch.ones(2, 4)
+    with graphdoctor.watch(log=False) as seen:
+        function = torch.compile(step, backend="eager")
+        assert seen.coverage(function, x) is None  # it compiled
+        measured = seen.coverage(function, x)
+        assert (measured.share, measured.graph_ops) == (1, 3)
+        whole = seen.coverage(lambda: function(x).sum().backward())
+        assert (whole.graph_ops, whole.eager_op_names) == (
+            3,
+            {"aten::sum": 1, "aten::ones_like": 1},
+        )
+        assert step.layer.weight.grad is not None
+    assert graphdoctor.explain(step, x).diagnosis.summary.coverage_detail == measured
+
+
+def test_coverage_is_unknown_of_what_was_compiled_before_and_while_the_program_profiles():
+    def failing():
+        raise ValueError("the program's own")
+
+    function = torch.compile(Step(), backend="eager")
+    x = torch.ones(2, 4)
+    function(x)
+    with graphdoctor.watch(log=False) as seen:
+        assert seen.coverage(function, x) is None
+        assert seen.coverage(torch.sin, x).eager_op_names == {"aten::sin": 1}
+        with torch.profiler.profile():
+            assert seen.coverage(torch.sin, x) is None
+        with pytest.raises(ValueError, match="the program's own"):
+            seen.coverage(failing)
 
 
 # What a sink does never reaches the program.

@@ -18,7 +18,7 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from time import perf_counter
@@ -29,6 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 from ...facts.base import Fields
 from ...facts.counts import Coverage
 from ...facts.recording import GraphRun, SteadyCall
+from ..record.graphs import GraphCounter
 from ..torch_private import torch_api, torch_trace
 from ..torch_private.torch_hooks import GRAPH_RANGE, GraphGlobals, WatchedRun
 
@@ -161,7 +162,37 @@ _TIMED_S = 0.3
 
 def measure(call: Callable[[], object], graphs: GraphGlobals) -> Coverage:
     """Run one call under the profiler."""
-    events, runs = profiled(call, graphs)
+    return _counted(*profiled(call, graphs))
+
+
+class LiveCoverage:
+    """Coverage of calls of a program that runs on, of what it compiles from when this is made."""
+
+    def __init__(self) -> None:
+        counter = GraphCounter()
+        with ExitStack() as undoing:
+            undoing.callback(counter.install())
+            self._graphs = GraphGlobals(lambda: counter.latest)
+            undoing.callback(self._graphs.close)
+            self.close = undoing.pop_all().close
+
+    def measure(
+        self, call: Callable[[], object], is_known: Callable[[str], bool]
+    ) -> Coverage | None:
+        """Make a call, under the profiler unless one runs already.
+
+        Returns:
+            None if it wasn't profiled, or ran code of a compile whose id isn't known.
+        """
+        if torch_api.is_profiling():
+            call()
+            return None
+        events, runs = profiled(call, self._graphs)
+        regions = filter(None, (torch_api.region_of(event.name) for event in events))
+        return _counted(events, runs) if all(map(is_known, regions)) else None
+
+
+def _counted(events: Sequence[Any], runs: Sequence[WatchedRun]) -> Coverage:
     eager = Counter(event.name for event in events if is_eager(event))
     operations = (event for event in events if event.name.startswith(_OPERATION))
     around = (_around(event, _NOT_EAGER) for event in operations)

@@ -45,25 +45,37 @@ def places_in(stack: str | None) -> tuple[Place, ...]:
     return tuple((file, int(line), name) for file, line, name in _STACK_LINE.findall(stack or ""))
 
 
-class GraphRecorder:
-    """Writes down graphs (inputs, nodes, operation counts), numbered in the order in which they
-    reach the backend.
-    """
+class GraphCounter:
+    """Counts the operations of graphs, numbered in the order in which they reach the backend."""
 
-    def __init__(self, want_file: Callable[[str], None]) -> None:
-        self._want_file = want_file
+    def __init__(self) -> None:
         self.count = 0
         """Graphs so far."""
         self.latest: tuple[int, int] | None = None
         """Index and tensor operations of the graph that a backend compiled last."""
 
     def install(self) -> Undo:
-        """Write down graphs from now on, and have the files in their stacks wanted."""
-        return watch_graphs(before=self._described, after=self._write)
+        """Look at graphs from now on."""
+        return watch_graphs(before=self._described, after=self._note)
 
-    def _write(self, artifact: Fields) -> None:
-        write_artifact("graphdoctor_graph", artifact)
+    def _note(self, artifact: Fields) -> None:
         self.latest = artifact["index"], artifact["tensor_op_count"]
+
+    def _described(self, gm: GraphModule) -> Fields:
+        self.count += 1
+        return {"index": self.count - 1, "tensor_op_count": tensor_op_count(gm)}
+
+
+class GraphRecorder(GraphCounter):
+    """Writes down graphs, and has the files in their stacks wanted."""
+
+    def __init__(self, want_file: Callable[[str], None]) -> None:
+        super().__init__()
+        self._want_file = want_file
+
+    def _note(self, artifact: Fields) -> None:
+        write_artifact("graphdoctor_graph", artifact)
+        super()._note(artifact)
 
     def _described(self, gm: GraphModule) -> Fields:
         # Torch's files too, and those of the bodies of higher-order operators.
@@ -72,11 +84,8 @@ class GraphRecorder:
                 for file, _, _ in places_in(node.stack_trace):
                     self._want_file(file)
         nodes = list(gm.graph.nodes)
-        self.count += 1
-        return {
-            "index": self.count - 1,
+        return super()._described(gm) | {
             "op_count": sum(node.op in _CALLS for node in nodes),
-            "tensor_op_count": tensor_op_count(gm),
             "inputs": [_described_input(node) for node in nodes if node.op == "placeholder"],
             "nodes": list(map(_described_node, nodes)),
         }

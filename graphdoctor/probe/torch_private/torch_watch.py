@@ -42,6 +42,7 @@ from .torch_api import (
 )
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
+_RESUME = "torch._dynamo.resume_execution"
 _CUDA_GRAPHS = "torch._inductor.cudagraph_utils.__cudagraphs"
 """Logs a warning for each CUDA graph that is skipped (``torch/_inductor/cudagraph_utils.py``)."""
 _LIMIT = re.compile(r"Limit type: (\w+)")
@@ -72,6 +73,13 @@ class Begun(NamedTuple):
         code = self.code
         name, _ = resumed(code.co_name)
         return {"function": name, "file": code.co_filename, "line": code.co_firstlineno}
+
+    @property
+    def whole(self) -> CodeType:
+        """Code of the whole function, where this is the part after a graph break."""
+        made_of = import_module(_RESUME).ContinueExecutionCache.generated_code_metadata.get
+        of = made_of(self.code)
+        return self.code if of is None else of.code
 
 
 class _Records(deque[Any]):
@@ -116,6 +124,7 @@ class CompileWatch:
             AttributeError, ImportError: This torch lacks one of the places.
         """
         import_module(_CONVERT_FRAME)
+        _ = import_module(_RESUME).ContinueExecutionCache.generated_code_metadata
         self._arm()
         logging.getLogger(_CUDA_GRAPHS).addHandler(self._skips)
 
@@ -134,6 +143,10 @@ class CompileWatch:
         if self._on_start not in handler.start_callbacks:
             handler.register_start_callback(self._on_start)
             handler.register_end_callback(self._on_end)
+
+    def has_seen(self, compile_id: str) -> bool:
+        """Return whether it saw this compile, and can still name it."""
+        return compile_id in self._names
 
     def close(self) -> None:
         """Stop listening; torch is as it was."""
