@@ -187,7 +187,7 @@ _CHANGES: dict[ChangeKind, str] = {
     "variable": "the environment variable {} changed",
     "interpreter": "it was with another interpreter",
     "folder": "it was in {}",
-    "options": "{} differed",
+    "options": "{} changed",
     "network": "the program talks to a network, and may get something else now",
     "processes": "the program forks processes, and what they read isn't known",
     "reads": "what the program reads isn't known",
@@ -215,7 +215,7 @@ def _said_before(before: KeptFixes | UnfinishedFixes | OutdatedFixes) -> str:
             _flags(change.name) if change.kind == "options" else relative(change.name, Path.cwd())
         )
         why = _CHANGES[change.kind].format(name)
-    return f"Trying anew what was tried {about_time(before.age_s)} ago: {why}."
+    return f"Rerunning the trials of {about_time(before.age_s)} ago: {why}."
 
 
 def _flags(fields: str) -> str:

@@ -33,7 +33,6 @@ from graphdoctor.rules.toolkit import (
     setting,
 )
 
-_MAX_CAUSES = 4
 _NEVER_DYNAMIC = frozenset(
     {"length", "keys", "type", "identity", "text", "flag", "none", "attribute"}
 )
@@ -130,7 +129,7 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
         return [(torch.ones(4, 8), torch.tensor(float(length))) for length in range(1, 12)]
     ```
     Find the value that changes from call to call, in the other GD2 findings of the function, and
-    make it dynamic. Raise the limit only if the number of variants is bounded.
+    make it dynamic. Raise the limit only if there are a few variants, and no more come.
 
     ## Fix safety
     A higher limit keeps results the same. It costs compile time and guard checks.
@@ -157,7 +156,7 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
             failure, frame_id = limit.failure, frame.frame_id
             versions = versions_of.get(frame_id, ())
             events = events_of.get(frame_id, ())
-            since = "" if limit.call_index is None else f" from call {limit.call_index} on"
+            since = "" if limit.call_index is None else f" from call {limit.call_index}"
             others = dict.fromkeys(f"`{other.described}`" for other in event.frames[1:])
             together = f", together with {', '.join(others)}" if others else ""
             # The values that made it recompile, most frequent first.
@@ -166,18 +165,16 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
                 for other in events
                 for expression in dict.fromkeys(change.expression for change in other.changes)
             )
-            filled = [
-                f"{quoted(name)} ({count})" for name, count in counts.most_common(_MAX_CAUSES)
-            ]
-            causes = f"; causes: {', '.join(filled)}" if filled else ""
+            changed = names(name for name, _ in counts.most_common())
+            why = f", because {changed} changed" if changed else ""
             name: LimitName = (failure and failure.limit) or "recompile_limit"
             yield self.finding(
                 view,
                 frame.entry,
                 # A call that a compiled version accepts still runs that; one that none accepts runs
                 # eagerly or raises.
-                f"`{frame.described}` is no longer compiled for new values{since}{together}: it hit"
-                f" torch's {name} after {counted(len(versions), 'compile')}{causes}",
+                f"`{frame.described}` runs new values uncompiled{since}{together}: it reached"
+                f" torch's {name} after {counted(len(versions), 'compile')}{why}",
                 event.compiles,
                 count=1,
                 changes=distinct_values(change for other in events for change in other.changes),
@@ -190,7 +187,7 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
 
 def _raised(recording: Recording, name: LimitName) -> Fix:
     """Return a limit above the one in force, which a call of torch.compile can have of its own."""
-    title = "Raise the limit if the number of variants is bounded"
+    title = "Raise the limit if there are only a few variants"
     in_force = (recording.config or {}).get(f"torch._dynamo.config.{name}")
     given = [call.arguments[name] for call in recording.compile_calls if name in call.arguments]
     numbers = [int(text) for text in (in_force, *given) if text is not None and text.isdecimal()]

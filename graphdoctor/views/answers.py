@@ -24,14 +24,16 @@ from graphdoctor.views.measures import (
     is_too_noisy,
     seconds_text,
     skip_text,
+    speed_of,
     time_text,
 )
-from graphdoctor.views.words import TOO_NOISY, UNKNOWN
+from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN
 from graphdoctor.wording import duration, factor_text, listed, shortened
 
 _MAX_NAMED = 3
 _REASON = 160
 """Characters of a reason in the answer, which stands in full below it."""
+_ENDS = {"failed": "failed", "wrong": "gave wrong results", "skipped": "was skipped"}
 _LONG_S = 60.0
 """From here on, the time that calls take until compiling pays is said beside their number."""
 _AWAITS_BACKWARD = (
@@ -85,9 +87,7 @@ def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
     """
     is_any_right = any(variant.status == "ok" for variant in others)
     ratios = (
-        f"{variant.name} ({factor_text(variant.speedup.ratio)})"
-        if variant.speedup
-        else variant.name
+        f"{variant.name} ({speed_of(variant.speedup.ratio)})" if variant.speedup else variant.name
         for variant in _by_speed(others, "wrong")
     )
     wrong = listed(list(ratios))
@@ -150,7 +150,9 @@ def _beside_eager(variant: Variant) -> str:
         return f"{variant.name}: {TOO_NOISY}{_where_nothing(variant)}"
     if variant.judgement == "slower":
         return f"{variant.name} is slower, {_times_slower(variant)}"
-    return f"{variant.name} is at {_with_interval(variant)}{_where_nothing(variant)}"
+    speedup = variant.speedup
+    interval = f" ({interval_text(speedup.low, speedup.high)})" if speedup else ""
+    return f"{variant.name}: {SAME_SPEED}{interval}{_where_nothing(variant)}"
 
 
 def _where_nothing(variant: Variant) -> str:
@@ -173,8 +175,10 @@ def _which_rounds(variant: Variant) -> str:
 def _none_faster(others: Sequence[Variant], verdict: BenchVerdict) -> list[str]:
     right, timed = [variant for variant in others if variant.status == "ok"], _timed(others)
     if not right:
-        is_any_run = any(variant.status != "skipped" for variant in others)
-        return ["No variant ran with right results" if is_any_run else "No variant ran"]
+        # What became of a single one is all that follows.
+        ended = {variant.status for variant in others} if len(others) > 1 else set()
+        verbs = [verb for status, verb in _ENDS.items() if status in ended]
+        return [f"Every variant {' or '.join(verbs)}"] if verbs else []
     if not timed:
         not_timed = "wasn't timed" if len(right) == 1 else "weren't timed"
         return [f"{listed([variant.name for variant in right])} ran, but {not_timed}"]
@@ -222,7 +226,7 @@ def pays_off(variant: Variant, eager: Variant) -> str:
         return "but when that pays off is unknown"
     # When compiling has paid off, both have taken as long as that many calls in eager mode.
     is_long = eager.time_us is not None and calls * eager.time_us / 1e6 >= _LONG_S
-    calling = f", {calling_text(calls, eager)}" if is_long else ""
+    calling = f" ({calling_text(calls, eager)})" if is_long else ""
     return f"pays off after {calls_text(max(calls, 1))}{calling}"
 
 
@@ -294,7 +298,7 @@ def cure_text(report: CureReport, floor_us: float | None = None) -> str:
         f"{_time(as_it_was).lstrip(': ')}."
     )
     if floor_us is not None:
-        return f"{text} Any compiled call takes at least {duration(floor_us)} here."
+        return f"{text} Calling any compiled function costs about {duration(floor_us)} here."
     why = next((finding.message for finding in as_it_was.findings), "")
     if as_it_was.status in ("failed", "wrong") and as_it_was.reason:
         why = f"torch.compile: {as_it_was.reason}"
@@ -306,7 +310,7 @@ def _time(variant: Variant) -> str:
     if variant.call_us is None:
         return ": it fails" if variant.status == "failed" else ": not timed"
     ratio = None if variant.name == EAGER else variant.speedup
-    gain = "" if ratio is None or ratio.low <= 1 <= ratio.high else f" ({factor_text(ratio.ratio)})"
+    gain = "" if ratio is None or ratio.low <= 1 <= ratio.high else f" ({speed_of(ratio.ratio)})"
     wrong = " (with wrong results)" if variant.status == "wrong" else ""
     return f" {duration(variant.call_us.median)}{gain}{wrong}"
 

@@ -55,7 +55,7 @@ from graphdoctor.views.words import (
     study_view,
     unknown_section,
 )
-from graphdoctor.wording import counted, factor_text, join_texts, kind_text, listed, shortened
+from graphdoctor.wording import counted, join_texts, kind_text, listed, shortened
 
 _REASON = 300
 """Characters of a reason that is shortened."""
@@ -76,10 +76,10 @@ _HOW = (
         " compile is recorded."
     ),
 )
-_PARTS: dict[BenchPart, str] = {
-    "cold": "an empty cache (--cold)",
-    "results": "results (--check-results)",
-    "causes": "kernels and guards (--why)",
+_PARTS: dict[BenchPart, tuple[str, str]] = {
+    "cold": ("cold starts", "--cold"),
+    "results": ("results", "--check-results"),
+    "causes": ("causes", "--why"),
 }
 
 
@@ -119,8 +119,10 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     if measured:
         yield Note(Span(measured), "dim")
     if left := [text for part, text in _PARTS.items() if part not in report.measured]:
-        everything = "; --thorough: all" if len(left) > 1 else ""
-        yield Note(Span(f"Not measured: {listed(left)}{everything}."), "dim")
+        names, flags = zip(*left, strict=True)
+        everything = ", or --thorough for all" if len(left) > 1 else ""
+        text = f"Not checked: {listed(names)}. Add {', '.join(flags)}{everything}."
+        yield Note(Span(text), "dim")
     yield from sizes
     is_compared = "results" in report.measured or any(item.status != "ok" for item in variants)
     gains = _table("What compiling gains and costs", _GAINS[not is_compared :], variants, best)
@@ -195,7 +197,7 @@ def _size(variant: Variant) -> Cell:
     if variant.name == EAGER:
         return Cell(call)
     cell, speedup = _speedup(variant), variant.speedup
-    text = cell.text if speedup is None else factor_text(speedup.ratio)
+    text = cell.text if speedup is None else measures.speed_cell(speedup).text
     is_wrong = variant.status == "wrong"
     return Cell((text, " wrong"), call, "bad") if is_wrong else Cell(text, call, cell.tone)
 
@@ -246,7 +248,7 @@ def _compile(variant: Variant) -> Cell | None:
         return Cell(seconds_text(warm_s))
     # Inductor counts a graph's forward and backward, so they can be more than the graphs.
     count = cache.hits + cache.misses + cache.bypasses
-    return Cell(seconds_text(warm_s), f"{cache.hits} of {count} from the cache")
+    return Cell(seconds_text(warm_s), f"cache hits: {cache.hits} of {count}")
 
 
 def _speedup(variant: Variant) -> Cell:
@@ -258,13 +260,13 @@ def _speedup(variant: Variant) -> Cell:
         return EMPTY
     if speedup is None:
         return Cell("not timed")
-    interval = measures.interval_text(speedup.low, speedup.high)
     if judgement == "same":
         is_unclear = measures.is_too_noisy(speedup, judgement)
+        interval = measures.interval_text(speedup.low, speedup.high)
         return Cell(TOO_NOISY if is_unclear else SAME_SPEED, interval)
     is_good = judgement == "faster" and variant.status == "ok"
     tone: Tone | None = "good" if is_good else "bad" if judgement == "slower" else None
-    return Cell(factor_text(speedup.ratio), interval, tone)
+    return measures.speed_cell(speedup, tone)
 
 
 def _pays_off(variant: Variant) -> Cell | None:
@@ -402,7 +404,7 @@ def _ended(variant: Variant) -> Iterator[Row]:
             if workaround.lines:
                 ways.append(f"write `{'; '.join(workaround.lines)}` before torch.compile")
         how = f": {' and '.join(ways)}" if ways else ""
-        yield Row("", Span(f"It is right without {stages.part}{how}."))
+        yield Row("", Span(f"Correct without {stages.part}{how}."))
     if stages.note:
         yield Row("", Span(stages.note))
 

@@ -65,7 +65,7 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
     title = "In both, with another severity or count"
     yield Section(title, _same(changed), "Changed", len(changed))
     if alike:
-        yield Note(f"{counted(len(alike), 'finding')} in both: -v", "dim", show="short")
+        yield Note(f"{counted(len(alike), 'finding')} in both (show with -v)", "dim", show="short")
     yield Section("In both", _same(alike), count=len(alike), show="long")
     sides = [
         {

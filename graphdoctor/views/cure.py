@@ -47,8 +47,8 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
         yield Note(INTERRUPTED, "warning")
     yield Verdict(report.text, _TONES[report.best] if report.best else "bad")
     if report.noise is not None:
-        lead = "Machine too noisy: " if report.noise.is_noisy else "Noise: "
-        yield Note(f"{lead}{noise_text(report.noise)}.", "dim")
+        lead = "The machine was too noisy; " if report.noise.is_noisy else ""
+        yield Note(f"{lead}{noise_text(report.noise)}", "dim")
     yield Section(
         "Tried, each on top of what was kept", Rows(map(_step, report.steps), "way"), "Tried"
     )

@@ -226,10 +226,16 @@ def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[Row]:
         yield Row("called at", called, show="short" if is_path else "always")
     # A recompile's are the calls that it happened in.
     show = "always" if first.break_effects else long
-    for related in (related for finding in cluster for related in finding.related):
-        note = f"  {related.note}" if related.note else ""
-        place = Place(related.file, related.line, related.shown_file)
-        yield Row("see also", Note((place, note)), show=show)
+    lines: list[Inline] = [
+        (
+            Place(related.file, related.line, related.shown_file),
+            f" ({related.note})" if related.note else "",
+        )
+        for finding in cluster
+        for related in finding.related
+    ]
+    if lines:
+        yield Row("see also", Note(joined(lines)), show=show)
 
 
 def _other_rows(others: Sequence[Finding]) -> Iterator[Row]:

@@ -172,7 +172,7 @@ def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator
             rows += _part_rows(inner[: _MOST_INNER if len(rows) > 1 else None], guard_set, most=1)
     yield _part_table(rows, _MOST_ROWS, show="short")
     if (hidden := len(ordered) - _MOST_SETS) > 0:
-        yield Note(f"{counted(hidden, 'more compile')}: -v", "dim", show="short")
+        yield Note(f"{counted(hidden, 'more compile')} (show with -v)", "dim", show="short")
     first = ordered[0]
     values = ((value, must, "") for value, must, _ in _values(first))
     columns = (f"value in {first.compile_id}", "must be", "from line")
@@ -247,7 +247,7 @@ def _spread(low_us: float | None, high_us: float | None) -> str:
 
 
 def _part_table(rows: Sequence[TableRow], most: int | None, show: Show = "always") -> Table:
-    columns = ("#part", "#guards", "#without it (warm)", "checks")
+    columns = ("#part", "#guards", "#time saved if removed (warm)", "checks")
     return Table(columns, rows, "part", most, show=show)
 
 

@@ -34,7 +34,7 @@ def render_lint(report: LintReport, console: Console) -> None:
     for finding in report.findings:
         for line in _lines(finding):
             console.print(line, soft_wrap=True)
-    recorded = f"includes what {report.recording} saw compiled."
+    recorded = f"also checks functions seen in the last run ({report.recording})."
     for note in (*([] if report.recording is None else [recorded]), *report.notes):
         console.print(clean(f"note: {note}"), soft_wrap=True)
     console.print(_summary(report), soft_wrap=True, highlight=False)

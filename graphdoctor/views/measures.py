@@ -18,7 +18,8 @@ from graphdoctor.facts.bench import (
     Variant,
 )
 from graphdoctor.facts.kernels import CudaGraphSkip
-from graphdoctor.views.parts import Cell
+from graphdoctor.facts.survey import GeometricMean
+from graphdoctor.views.parts import Cell, Tone
 from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN, about_count, about_time
 from graphdoctor.wording import counted, factor_text, percent
 
@@ -61,9 +62,9 @@ def noise_text(noise: Noise) -> str:
     """Say how steady the machine was, as a clause."""
     spread = f"{noise.spread:,.1f}×" if noise.spread >= _MANYFOLD else percent(noise.spread)
     if noise.ratio is None:
-        return f"eager's single calls differ by {spread}"
+        return f"noise: {spread} between calls"
     apart = percent(max(noise.ratio, 1 / noise.ratio) - 1)
-    return f"two eager runs differ by {apart}, single calls by {spread}"
+    return f"noise: {apart} between runs, {spread} between calls"
 
 
 def call_cell(times: CallTimes | None) -> Cell:
@@ -94,7 +95,26 @@ def speedup_text(speedup: Speedup) -> str:
     """Return a ratio with its interval, or what there is to say where that holds 1."""
     if speedup.low <= 1 <= speedup.high:
         return TOO_NOISY if is_too_noisy(speedup) else SAME_SPEED
-    return f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
+    return f"{speed_of(speedup.ratio)} ({_ends(speedup)})"
+
+
+def speed_cell(speedup: Speedup | GeometricMean, tone: Tone | None = None) -> Cell:
+    """Return it in a column of speed-ups: of what is slower, how much slower it is."""
+    text = speed_of(speedup.ratio).removesuffix(" faster")
+    return Cell(text, _ends(speedup), tone, speedup.ratio)
+
+
+def _ends(speedup: Speedup | GeometricMean) -> str:
+    if speedup.ratio < 1:
+        return interval_text(1 / speedup.high, 1 / speedup.low)
+    return interval_text(speedup.low, speedup.high)
+
+
+def speed_of(ratio: float) -> str:
+    """Say how much faster or slower a speed-up makes a call."""
+    if ratio < 1:
+        return f"{factor_text(1 / ratio)} slower"
+    return f"{factor_text(ratio)} faster"
 
 
 def calls_text(calls: int) -> str:
@@ -104,7 +124,7 @@ def calls_text(calls: int) -> str:
 
 def calling_text(calls: int, eager: Variant) -> str:
     """Say how long calling takes until compiling is won back; empty if unknown."""
-    return "" if eager.time_us is None else f"{about_time(calls * eager.time_us / 1e6)} of calling"
+    return "" if eager.time_us is None else about_time(calls * eager.time_us / 1e6)
 
 
 def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:

@@ -200,7 +200,7 @@ def _how(report: ProfileReport) -> Iterator[Row]:
 
 def _answer(report: ProfileReport) -> str:
     if report.call_us is None:
-        return "There is no steady call, so it is unknown where its time goes."
+        return "Where a call's time goes is unknown: no call was steady."
     if report.regime is not None:
         return report.regime.text
     call, rest_us = time_text(report.call_us.median), report.rest_us
@@ -420,8 +420,8 @@ def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
     if memory.unlisted_bytes:
         # Inductor keeps what oneDNN takes in another layout as a copy of an argument.
         yield (
-            f"{bytes_text(memory.unlisted_bytes)}  beside these: copies of arguments in another"
-            " layout, or what no known graph keeps"
+            f"{bytes_text(memory.unlisted_bytes)} more, owner unknown (perhaps copies of arguments"
+            " in another layout)"
         )
     if memory.recomputed_count:
         names = repeated_text(

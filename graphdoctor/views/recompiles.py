@@ -176,8 +176,8 @@ def _recompile(report: RecompileReport) -> TableRow:
     ]
     if report.hidden_change_count:
         changed.append(f"{report.hidden_change_count} more")
-    also: list[Inline] = [f"nearest entry {report.nearest}"] if report.nearest else []
-    also += [("also changed: ", _change(change)) for change in report.also_changed]
+    also: list[Inline] = [f"closest compiled version: {report.nearest}"] if report.nearest else []
+    also += [("also ", _change(change)) for change in report.also_changed]
     cause = joined(changed, "; ") if report.cause else "torch didn't name a guard"
     site, is_over = report.call_site, report.is_over_limit
     loop = ", ".join(f"{name}={value}" for name, value in report.loop_values.items())
@@ -197,7 +197,7 @@ def _change(change: GuardChange) -> Inline:
     is_shown = place is not None and place.origin in PROGRAM_ORIGINS
     return (
         Span(change.expression, "code"),
-        (" ", Span(values)) if values else "",
+        (": ", Span(values)) if values else "",
         ("  ", short_place(place)) if place is not None and is_shown else "",
     )
 

@@ -158,7 +158,7 @@ def _counts(diagnosis: Diagnosis, page: Page | None, said: Collection[str]) -> I
             of = f"{watched:,} of {calls_made:,} calls"
         is_long = watch.cost_s >= 1
         cost = f"{watch.cost_s:.1f} s" if is_long else f"{math.ceil(watch.cost_s * 1e3)} ms"
-        yield Note(f"Watched {of}; watching added about {cost}.", "dim")
+        yield Note(f"Measured {of} (+{cost} overhead).", "dim")
 
 
 def _watched_calls(watch: CallWatch) -> int:
@@ -335,7 +335,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
     for package, findings in packages.items():
         files = counted(len({finding.location.file for finding in findings}), "file")
         number = counted(len(findings), "finding")
-        text = f"{package}: {number} in {files} without a known fix: -v"
+        text = f"{package}: {number} in {files} without a known fix (show with -v)"
         yield Note(Span(text), "dim", show="short")
 
 

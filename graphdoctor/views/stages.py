@@ -226,7 +226,7 @@ def _longest_kernel(graphs: Iterable[GraphStages]) -> Iterator[Section]:
     lines, name, graph, stage = max(kernels, key=lambda kernel: len(kernel[0]))
     body: list[Block] = [Code(textwrap.dedent("\n".join(lines[:_MOST_LINES])))]
     if (left := len(lines) - _MOST_LINES) > 0:
-        body.append(Note(f"{counted(left, 'more line')}: -v", "dim"))
+        body.append(Note(f"{counted(left, 'more line')} (show with -v)", "dim"))
     of = f"Longest of {len(kernels)} kernels" if len(kernels) > 1 else "Kernel"
     title = f"{of}: {name}"
     where = join_texts(", ", f"graph {graph.compile_id or '?'}", stage.of)

@@ -8,9 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.survey import GeometricMean, SharedCause, SurveyGroup, SurveyReport
+from graphdoctor.facts.survey import (
+    GeometricMean,
+    SharedCause,
+    SurveyGroup,
+    SurveyReport,
+    SurveyRow,
+)
 from graphdoctor.views import survey_words as words
-from graphdoctor.views.measures import interval_text, seconds_text
+from graphdoctor.views.measures import seconds_text, speed_cell
 from graphdoctor.views.next_step import after_survey
 from graphdoctor.views.parts import (
     NOTHING,
@@ -108,19 +114,17 @@ def verdict(report: SurveyReport) -> tuple[str, Tone]:
     if not report.rows:
         return "No piece has finished.", "bad"
     if not judged:
-        return "No target was judged: none came as far as torch.compile.", "bad"
+        return f"No target was judged: {_why_unjudged(report.rows)}.", "bad"
     # What nobody knows is no good news.
     is_good = passed == judged == report.planned == len(report.rows)
     tone: Tone = "good" if is_good else "warning" if passed else "bad"
-    were = f"{'was' if unjudged == 1 else 'were'} not judged."
     if len(report.variants) == 1:
-        noun = "judged target" if unjudged else "target"
         counts = Counter(row.is_whole for row in report.rows if row.is_passed)
         known = counts[True] + counts[False]
         unknown = f" (unknown for {counts[None]:,})" if counts[None] else ""
         whole = f", {counts[True]:,} of {known:,} without breaks{unknown}" if known else ""
-        text = f"{passed:,} of {counted(judged, noun)} {_pass(judged)}{whole}."
-        return text + (f" {unjudged:,} more {were}" if unjudged else ""), tone
+        rest = f"; not judged: {_why_unjudged(report.rows)}" if unjudged else ""
+        return f"{passed:,} of {counted(judged, 'target')} {_pass(judged)}{whole}{rest}.", tone
     targets = grouped((row.name, row.is_passed) for row in report.rows if row.is_judged).values()
     everywhere = sum(sum(passes) == len(report.variants) for passes in targets)
     nowhere = sum(not any(passes) for passes in targets)
@@ -129,9 +133,14 @@ def verdict(report: SurveyReport) -> tuple[str, Tone]:
     return join_texts(
         " ",
         f"{everywhere:,} of {count} {_pass(len(targets))} under every variant{none}.",
-        f"{counted(unjudged, 'piece')} {were}" if unjudged else None,
+        f"Not judged: {counted(unjudged, 'piece')}." if unjudged else None,
         _fastest(groups),
     ), tone
+
+
+def _why_unjudged(rows: Iterable[SurveyRow]) -> str:
+    texts = Counter(words.outcome_text(row) for row in rows if not row.is_judged)
+    return ", ".join(f"{count:,} {text}" for text, count in texts.most_common())
 
 
 def _pass(count: int) -> str:
@@ -162,13 +171,10 @@ def _fastest(groups: Sequence[SurveyGroup]) -> str | None:
 def _groups(report: SurveyReport) -> Iterator[Block]:
     of_variants = [group for group in report.summary.groups if group.family is None]
     yield _group_table(of_variants if report.rows else [], report, "variant")
-    unjudged = [row for row in report.rows if not row.is_judged]
-    for variant, texts in grouped(
-        (row.variant, words.outcome_text(row)) for row in unjudged
-    ).items():
-        counts = ", ".join(f"{count:,} {text}" for text, count in Counter(texts).most_common())
-        name = f" ({variant})" if len(report.variants) > 1 else ""
-        yield Note(f"Not judged{name}: {counts}", "dim")
+    if len(report.variants) > 1:
+        unjudged = grouped((row.variant, row) for row in report.rows if not row.is_judged)
+        for variant, rows in unjudged.items():
+            yield Note(f"Not judged ({variant}): {_why_unjudged(rows)}", "dim")
     if any(group.speedup is not None for group in of_variants):
         over = ""
         if len(of_variants) > 1:
@@ -234,7 +240,7 @@ def _mean_cell(mean: GeometricMean | None) -> Cell:
     if mean is None:
         return Cell(NOTHING)
     tone: Tone | None = "good" if mean.low > 1 else "bad" if mean.high < 1 else None
-    return Cell(factor_text(mean.ratio), interval_text(mean.low, mean.high), tone)
+    return speed_cell(mean, tone)
 
 
 # Causes and failures.
@@ -303,11 +309,10 @@ def _measured(report: SurveyReport) -> Iterator[Block]:
         rows.append(Row("options", Span(_settings_text(report.options.items())), show="long"))
     rows += [Row("note", Note(note, "dim")) for note in report.notes]
     yield Rows(rows, "note", _MAX_NOTES)
-    took, rate = None, report.summary.pieces_per_hour
+    took = None
     if report.seconds is not None:
         on = "" if report.engine is None else f" on {report.engine}"
-        speed = "" if rate is None else f", {rate:,.0f} pieces an hour"
-        took = f"Took {about_time(report.seconds)}{on}{speed}."
+        took = f"Took {about_time(report.seconds)}{on}."
     kept = f"{counted(report.kept, 'row')} kept from an earlier run." if report.kept else None
     if text := join_texts(" ", took, kept):
         yield Note(text, "dim")

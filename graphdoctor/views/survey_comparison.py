@@ -289,7 +289,7 @@ def _piece(piece: ComparedPiece, variant_count: int, *, is_whole: bool) -> Row:
         Note(text, show="always" if at < _MAX_CHANGES else "long") for at, text in enumerate(texts)
     ]
     if (more := len(texts) - _MAX_CHANGES) > 0:
-        body.append(Note(f"{counted(more, 'more change')}: -v", "dim", show="short"))
+        body.append(Note(f"{counted(more, 'more change')} (show with -v)", "dim", show="short"))
     if piece.is_noisy:
         body.append(Note("The machine was too busy to compare speed-ups.", "dim", show="long"))
     if (why := words.failure_text(row)) is not None:

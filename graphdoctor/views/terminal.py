@@ -181,7 +181,8 @@ class _Shown:
             return items, []
         shown = items[: most if self._most is None else min(most, self._most)]
         more = len(items) - len(shown)
-        return shown, [clean(f"{counted(more, f'more {noun}')}: -v", "dim")] if more else []
+        text = f"{counted(more, f'more {noun}')} (show with -v)"
+        return shown, [clean(text, "dim")] if more else []
 
     def blocks(
         self, body: Block | Blocks, *, is_at_margin: bool = True
@@ -276,7 +277,7 @@ class _Shown:
             brief = [clean(f"      {card.brief}", "dim")] if card.brief else []
             yield whole if is_whole else cut_lines([*_card_lines(card), *brief])
         if cards and room < 0 and not more:
-            more = [Text("Each in full: -v", "dim")]
+            more = [Text("Show each in full with -v", "dim")]
         yield from (Text(), *more) if more else ()
 
     def _table(self, part: Table, rows: Sequence[tuple[Cell, ...]]) -> Iterator[RenderableType]:

@@ -65,8 +65,8 @@ def _why(event: WatchEvent) -> str:
 
 
 def change_text(change: GuardChange) -> str:
-    """Return a value's name with what it was and is, such as ``x.shape[0] 8 → 5``."""
-    return join_texts(" ", change.expression, step(change))
+    """Return a value's name with what it was and is, such as ``x.shape[0]: 8 → 5``."""
+    return join_texts(": ", change.expression, step(change))
 
 
 def summary_line(

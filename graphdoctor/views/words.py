@@ -492,18 +492,16 @@ def share_text(share: float | None) -> str:
 
 
 def step(change: GuardChange) -> str | None:
-    """Return a changed value in the function's last call and now, with what the entry was compiled
-    for unless it's the same.
+    """Return the value that a changed one was compiled for, and the new one, with that of the
+    function's last call unless it's the same.
 
     None if no value is known.
     """
     if change.old is None and change.new is None:
         return None
-    new = without_middle(change.new or "?")
-    if change.old is None or change.previous == change.old:
-        return f"{without_middle(change.previous or '?')} → {new}"
-    before = "" if change.previous is None else f"{without_middle(change.previous)} → "
-    return f"{before}{new}, compiled for {without_middle(change.old)}"
+    old, previous = change.old or change.previous or "?", change.previous
+    last = f" (last call: {without_middle(previous)})" if previous not in (None, old) else ""
+    return f"{without_middle(old)} → {without_middle(change.new or '?')}{last}"
 
 
 def inputs_text(graph: Graph) -> str:

@@ -43,7 +43,7 @@ def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None
         (Change("interpreter", "/usr/bin/python3"), "it was with another interpreter"),
         (Change("folder", "/elsewhere"), "it was in /elsewhere"),
         (Change("options", "is_unsafe_tried,timing,inputs,no_grad"),
-         "--unsafe-fixes, --timing, --input, --no-grad differed"),
+         "--unsafe-fixes, --timing, --input, --no-grad changed"),
         (Change("network"), "the program talks to a network, and may get something else now"),
         (Change("processes"), "the program forks processes, and what they read isn't known"),
         (Change("reads"), "what the program reads isn't known"),
@@ -54,5 +54,5 @@ def test_what_is_tried_anew_says_why(change: Change | None, why: str) -> None:
         change = Change(change.kind, change.name.format(cwd=Path.cwd()))
     assert (
         _said_before(OutdatedFixes(40.0, change))
-        == f"Trying anew what was tried 40 seconds ago: {why}."
+        == f"Rerunning the trials of 40 seconds ago: {why}."
     )

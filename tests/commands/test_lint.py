@@ -302,7 +302,7 @@ def test_lint_agrees_with_the_run_that_was_recorded(
         == f".graphdoctor/{(tmp_path / '.graphdoctor' / 'last').read_text().strip()}"
     )
     assert (
-        f"note: includes what {document['recording']} saw compiled"
+        f"note: also checks functions seen in the last run ({document['recording']})"
         in run_here("lint", "plain.py", "--recording").stdout
     )
     done = run_here("lint", "plain.py")

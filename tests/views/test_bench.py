@@ -156,6 +156,6 @@ def test_without_a_cold_start_cache_hits_are_shown() -> None:
         compile_warm_s=2.0, cache=CacheUse(hits=1, misses=4, bypasses=0)
     )
     text = rendered(report(eager(), one).replace(measured=()))
-    assert "1 of 5 from the cache" in text
-    assert "Not measured: an empty cache (--cold), results (--check-results) and" in text
+    assert "cache hits: 1 of 5" in text
+    assert "Not checked: cold starts, results and causes. Add" in text
     assert "results  " not in text

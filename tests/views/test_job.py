@@ -83,7 +83,7 @@ def test_everything_is_there_when_asked_for() -> None:
     text = shown(many(), is_verbose=True)
     assert all(f"0/{n} " in text for n in range(1, 21))
     assert all(f"\n{n:<5}" in text for n in range(64))
-    assert ": -v" not in text
+    assert "show with -v" not in text
 
 
 def test_collectives_missing_from_a_log_are_not_zero() -> None:

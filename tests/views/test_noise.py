@@ -75,9 +75,9 @@ def test_a_cost_has_no_share_above_the_whole(cost: Cost, said: str) -> None:
 @for_each(
     "ratio, spread, said",
     [
-        (0.95, 9.5, "two eager runs differ by 5%, single calls by 9.5×"),
-        (1.08, 0.31, "two eager runs differ by 8%, single calls by 31%"),
-        (None, 0.31, "eager's single calls differ by 31%"),
+        (0.95, 9.5, "noise: 5% between runs, 9.5× between calls"),
+        (1.08, 0.31, "noise: 8% between runs, 31% between calls"),
+        (None, 0.31, "noise: 31% between calls"),
     ],
 )
 def test_noise_is_said_in_one_line(ratio: float | None, spread: float, said: str) -> None:

@@ -131,5 +131,5 @@ def test_a_long_list_is_cut_and_says_so() -> None:
         for n in range(1, 100)
     ]
     facts = recording(frames=(frame(),), compiles=(compiled(), *many))
-    assert "39 more recompiles: -v" in rendered(facts)
+    assert "39 more recompiles (show with -v)" in rendered(facts)
     assert "0/99" in rendered(facts, is_verbose=True)

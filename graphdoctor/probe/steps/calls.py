@@ -167,8 +167,7 @@ def repeat(workload: Workload) -> None:
     events.write("repeats", workload.repeats)
     if not is_steady:
         why = f"the last call compiled something each of the {count} times it was repeated"
-        unknown = "coverage and the cost of breaks are unknown"
-        events.gap("unsettled", f"There is no steady call, so {unknown}: {why}.")
+        events.gap("unsettled", f"Coverage and the cost of breaks are unknown: {why}.")
 
 
 def _report_failed(

@@ -226,10 +226,7 @@ def _measure_kernels(workload: Workload, call: Call) -> None:
         )
     elif is_disturbed(share):
         times = share.call_us / (share.unprofiled_us or 1.0)
-        gap(
-            "Times of kernels are too long: other work made the profiled call take "
-            f"{times:.0f} times as long."
-        )
+        gap(f"Kernel times are unreliable: the machine was busy ({times:.0f}× slower).")
 
 
 def _measure_memory(workload: Workload, call: Call) -> None:

@@ -157,7 +157,7 @@ class RecompileGroup:
                 texts += [text for text in (before, change.new) if text is not None]
         values = [without_middle(text) for text, _ in groupby(texts)]
         if len(values) == 1:
-            return f"{values[0]} before"
+            return f"was {values[0]}"
         if len(values) > _MAX_VALUES:
             values[_MAX_VALUES - 1 : -1] = ["…"]
         return " → ".join(values)

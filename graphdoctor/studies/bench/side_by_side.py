@@ -46,7 +46,7 @@ from graphdoctor.studies.bench.variants import VariantSpec
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.trials.timing import MIN_TURNS, ServedProbe
-from graphdoctor.wording import factor_text
+from graphdoctor.views.measures import speed_of
 
 INTERRUPTED = "interrupted before it was ready"
 """The reason why a variant wasn't timed, a clause."""
@@ -326,9 +326,7 @@ class SideBySide:
             ratios = (
                 (way.name, speedup(turns[way.name], turns[EAGER])) for way in ways if way.is_steady
             )
-            so_far = ", ".join(
-                f"{name} {factor_text(ratio.ratio)}" for name, ratio in ratios if ratio
-            )
+            so_far = ", ".join(f"{name} {speed_of(ratio.ratio)}" for name, ratio in ratios if ratio)
             self.say(f"timing calls in turns{so_far and f', {so_far} so far'}, round {number}")
 
         is_on_gpu = self.eager.uses_cuda

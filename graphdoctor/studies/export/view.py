@@ -39,8 +39,8 @@ _KINDS = {"user_input": "argument", "custom_obj": "object"}
 people."""
 
 _UNWRITTEN: dict[ResultKind, str] = {
-    "stdout": "The program doesn't print what eager mode prints.",
-    "logs": "The program doesn't log or warn as eager mode does.",
+    "stdout": "Prints are lost in the exported program.",
+    "logs": "Logs and warnings are lost in the exported program.",
 }
 _MAX_REASON = 160
 """Characters of a reason in the answer, which stands in full below it."""
@@ -62,9 +62,10 @@ def _parts(report: ExportReport) -> Iterator[Block]:
         yield Note(text, "dim")
     if report.calls_other:
         numbers = ", ".join(map(str, report.calls_other))
+        noun = "call" if len(report.calls_other) == 1 else "calls"
         yield Note(
-            f"Calls with other arguments than the first one weren't made: {numbers}. An exported "
-            "program takes the arguments that it was exported with.",
+            f"Skipped {noun} {numbers}: the arguments differ from the first call's, for which the"
+            " program is exported.",
             "dim",
         )
     ways = Rows(_way(way, report) for way in report.ways)
@@ -107,14 +108,14 @@ def _parts(report: ExportReport) -> Iterator[Block]:
             "The program takes only the sizes that it was exported with, unless dynamic_shapes says"
             " otherwise."
         )
-        yield Section("Export it so", (Code(lines), Note(text, "dim")), short="Code")
+        yield Section("To export it", (Code(lines), Note(text, "dim")), short="Code")
     yield unknown_section(report.gaps)
 
 
 def answer(ways: Sequence[ExportWay], best: Best | None) -> str:
-    """Return whether torch.export takes the program, and the result of each way."""
+    """Return whether torch.export works, and the result of each way."""
     works = "works" if best is not None else "doesn't work"
-    return f"torch.export {works} for this program: {'; '.join(map(_result, ways))}."
+    return f"torch.export {works}: {'; '.join(map(_result, ways))}."
 
 
 def _result(way: ExportWay) -> str:
@@ -172,12 +173,10 @@ def left_out_texts(way: ExportWay, report: ExportReport) -> list[str]:
     if way.lost:
         names = few_text([f"`{name}`" for name in way.lost], _MAX_NAMES)
         texts.append(
-            f"The program doesn't update {names}: of what modules keep, it changes only buffers."
+            f"Updates of {names} are lost in the exported program: it updates only buffers."
         )
         if report.calls_made == 1:
-            texts.append(
-                "One call doesn't show whether later results depend on that; --calls 2 does."
-            )
+            texts.append("Later results may depend on that: check with --calls 2.")
     return texts
 
 

@@ -140,7 +140,7 @@ def test_a_compile_that_made_no_code_is_no_recompile(outcome):
     both, none = diagnosed(facts_of(*compiles)), diagnosed(facts_of(*compiles[1:]))
     assert (both.summary.recompiles, both.summary.recompile_causes) == (1, 1)
     assert (none.summary.recompiles, none.summary.recompile_causes) == (0, 0)
-    finding = next(finding for finding in both.findings if "because" in finding.message)
+    finding = next(finding for finding in both.findings if " recompiled " in finding.message)
     assert "recompiled once because" in finding.message
     assert finding.count == 1
 

@@ -129,7 +129,7 @@ def test_explain_can_add_a_bench(tmp_path):
     explained, _, benched = process.stdout.partition("backend=aot_eager is fastest: ")
     assert "No graph breaks." in explained
     assert "over eager, pays off after" in benched
-    assert "Not measured: an empty cache (--cold)" in benched
+    assert "Not checked: cold starts" in benched
 
 
 QUICK = ("bench", "napping.py:Broken", "--backend", "aot_eager", "--variant", "dynamic=true")
@@ -168,7 +168,7 @@ def test_unmeasured_parts_are_unknown_and_named(quick):
         assert [found[field] for field in fields] == [None] * 4
     assert (found["graphs"], found["speedup"]["ratio"] > 1.5) == (None, True)
     text = run_command("bench", cwd=quick.folder).stdout
-    assert "Not measured: an empty cache (--cold), results (--check-results) and" in text
+    assert "Not checked: cold starts, results and causes." in text
     assert "results" not in text.partition("Variants")[2].partition("pays off")[0]
 
 

@@ -86,5 +86,5 @@ def test_where_any_compiled_call_takes_longer_nothing_is_tried(tmp_path):
     process = run_command("cure", "short.py:add", "--format", "json", cwd=tmp_path, status=0)
     document = json.loads(process.stdout)
     assert (document["best"], document["steps"], document["cured"]) == ("eager", [], None)
-    assert " Any compiled call takes at least " in document["text"]
+    assert " Calling any compiled function costs about " in document["text"]
     assert document["eager"]["call_us"]["median"] < document["as_it_was"]["call_us"]["median"]

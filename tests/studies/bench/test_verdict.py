@@ -31,9 +31,9 @@ RECOMPILES = finding("GD212", "recompiled once").replace(changes=(change(),))
 EAGER_NOW = finding("GD201", "`forward` runs eagerly").replace(
     changes=(change(),), effects=Effects(skipped_frames=("forward",))
 )
-OVER = finding(
-    "GD201", "`Net.forward` is no longer compiled for new values from call 9 on"
-).replace(cost=Cost(compile_s=12.0))
+OVER = finding("GD201", "`Net.forward` runs new values uncompiled from call 9").replace(
+    cost=Cost(compile_s=12.0)
+)
 WRONG = variant("c", 2000.0, status="wrong", correct=False)
 FAILED, SKIPPED = (
     ended("default", "failed", "RuntimeError: no kernel."),

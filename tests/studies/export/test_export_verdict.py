@@ -55,11 +55,11 @@ def test_what_to_paste_is_what_was_run():
 
 def test_what_a_program_leaves_out_is_said():
     assert left_out_texts(made(), exported(made(), refused(), calls_made=2)) == [
-        "The program doesn't print what eager mode prints.",
-        "The program doesn't update `calls`: of what modules keep, it changes only buffers.",
+        "Prints are lost in the exported program.",
+        "Updates of `calls` are lost in the exported program: it updates only buffers.",
     ]
     many = made(lost=("a", "b", "c", "d", "e", "f"), unwritten=())
     assert left_out_texts(many, exported(many, refused())) == [
-        "The program doesn't update `a`, `b`, `c`, `d` and 2 more: of what modules keep, it changes only buffers.",
-        "One call doesn't show whether later results depend on that; --calls 2 does.",
+        "Updates of `a`, `b`, `c`, `d` and 2 more are lost in the exported program: it updates only buffers.",
+        "Later results may depend on that: check with --calls 2.",
     ]

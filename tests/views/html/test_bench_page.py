@@ -44,10 +44,7 @@ def test_each_crossing_is_marked_and_said():
     page = page_of(BENCH, mobilenet())
     assert dots(page) == 6
     text = text_of(page)
-    assert (
-        "compiled from nothing, 33.1 s: meets eager after 10,000 calls, 53 seconds of calling"
-        in text
-    )
+    assert "compiled from nothing, 33.1 s: meets eager after 10,000 calls, 53 seconds" in text
     assert "after a restart, 8.28 s: meets eager after 2,500 calls" in text
     assert "Both axes are logarithmic" in text
     assert "Both axes are logarithmic" not in page_of(BENCH, report(eager(), variant()))

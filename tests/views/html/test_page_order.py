@@ -136,7 +136,7 @@ def test_a_scripts_calls_are_counted_with_those_that_were_watched(tmp_path) -> N
     assert told["calls"] == ("8,000", "24 watched")
     assert told["steady call"] == ("840 µs", "2 functions")
     text = written(tmp_path, shown, Picture()).read_text()
-    assert "Watched 24 of 8,000 calls; watching added about 300 ms." in text
+    assert "Measured 24 of 8,000 calls (+300 ms overhead)." in text
     assert (
         "step (b.py:9): 100% of 4 operations compiled · 1 graph per call · 420 µs per steady call"
         in text

@@ -90,7 +90,7 @@
       button("All", "Show everything", () => ([from, to] = [0, 1], redraw())),
     );
     if (scales.length > 1) {
-      const names = { common: "Same scale", each: "Full width each" };
+      const names = { common: "Same scale", each: "Fit each row" };
       for (const name of scales) {
         const chooser = button(names[name], names[name], () => {
           scale = name;
