@@ -128,9 +128,9 @@ def test_a_training_script_names_each_recompile_once_and_as_torch_logs_them(tmp_
         ("recompile", 1300),
     ]
     assert [" ".join(event.causes) for event in forward[1:]] == [
-        "x.shape[0] 8 → 7",
-        "x.dtype f32 → f64",
-        "self.temperature 1.0 → 0.5",
+        "x.shape[0]: 8 → 7",
+        "x.dtype: f32 → f64",
+        "self.temperature: 1.0 → 0.5",
     ]
     tagged = [event for event in seen if event.function == "tag"]
     assert [(event.kind, event.step) for event in tagged] == [
@@ -156,7 +156,7 @@ def test_log_levels_and_causes(logged):
     first, second = logged
     assert (first.levelname, second.levelname) == ("INFO", "WARNING")
     assert re.fullmatch(
-        r"recompiled function \(test_watch.py:\d+\) at step 7 in [\d.]+ \w+: x.shape\[0\] 3 → 4",
+        r"recompiled function \(test_watch.py:\d+\) at step 7 in [\d.]+ \w+: x.shape\[0\]: 3 → 4",
         second.getMessage(),
     )
     assert second.event is seen.events[1]
@@ -245,7 +245,7 @@ def test_two_threads():
         events = [event for event in seen.events if event.function == name]
         assert [event.kind for event in events] == ["compile", *["recompile"] * 3]
         assert [event.causes for event in events[1:]] == [
-            (f"x.shape[0] {size} → {size + 1}",) for size in range(2, 5)
+            (f"x.shape[0]: {size} → {size + 1}",) for size in range(2, 5)
         ]
 
 
@@ -274,8 +274,8 @@ def test_a_forked_process_reports_its_own(tmp_path):
     seen = [orjson.loads(line) for line in events.read_bytes().splitlines()]
     assert [(it["kind"], it["step"], it["causes"]) for it in seen] == [
         ("compile", None, []),
-        ("recompile", 1, ["x.shape[0] 2 → 3"]),
-        ("recompile", 2, ["x.shape[0] 2 → 4"]),
+        ("recompile", 1, ["x.shape[0]: 2 → 3"]),
+        ("recompile", 2, ["x.shape[0]: 2 → 4"]),
     ]
 
 
@@ -317,7 +317,7 @@ def test_a_locked_watch_raises_at_the_step_and_says_which_value():
             if step < 19:
                 function(torch.ones(3))
                 assert seen.is_locked == (step >= 5)
-        with pytest.raises(RecompileError, match=r"at step 19: x.shape\[0\] 3 → 4"):
+        with pytest.raises(RecompileError, match=r"at step 19: x.shape\[0\]: 3 → 4"):
             function(torch.ones(4))
         assert (seen.compiles, seen.recompiles) == (2, 1)
         assert seen.events[-1].is_blocked

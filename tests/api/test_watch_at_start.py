@@ -36,7 +36,7 @@ def run(folder, program, variable):
 def test_a_variable_prints_a_line_for_each_compile(tmp_path):
     lines = run(tmp_path, TRAIN, "1").stderr.splitlines()
     assert [line.split()[1] for line in lines] == ["compiled", "recompiled", "2"]
-    assert lines[1].endswith("x.shape[0] 2 → 3")
+    assert lines[1].endswith("x.shape[0]: 2 → 3")
 
 
 def test_it_names_sinks_and_says_what_it_does_not_know(tmp_path):

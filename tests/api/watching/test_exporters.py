@@ -215,7 +215,7 @@ def test_opentelemetry_gets_metrics_and_an_event_on_the_current_span(telemetry):
     assert recompile.attributes["code.function.name"] == "scaled"
     assert recompile.attributes["code.file.path"] == __file__
     assert recompile.attributes["torch.compile.step"] == 7
-    assert recompile.attributes["torch.compile.causes"] == ("x.shape[0] 2 → 3",)
+    assert recompile.attributes["torch.compile.causes"] == ("x.shape[0]: 2 → 3",)
     assert limit.attributes["torch.compile.kind"] == "limit"
     assert request.start_time <= recompile.timestamp <= request.end_time
     traced = {made.trace_id for made in seen.events}
