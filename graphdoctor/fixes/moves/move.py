@@ -31,7 +31,6 @@ from libcst import (
     BinaryOperation,
     Call,
     ClassDef,
-    Comment,
     CompFor,
     CSTNode,
     Decorator,
@@ -78,7 +77,6 @@ from libcst import (
     Yield,
     matchers,
     parse_expression,
-    parse_statement,
 )
 
 from graphdoctor.fixes.moves.report import in_operator
@@ -136,48 +134,6 @@ does."""
 
 _NAMES = "the condition assigns a name"
 _ELIF = "the condition belongs to an `elif`"
-
-
-@recipe("GD101", "GD105", "GD109")
-def remember_answer(place: Place) -> Edit:
-    """``@functools.cache`` gets ``@torch.compiler.assume_constant_result`` below it, or
-    what that sets, in a file that only imports torch where it's needed.
-
-    Its answer for some arguments never changes, so torch may ask for it while it traces, instead of
-    tracing what finds it out. Unsafe: somebody may clear the cache.
-    """
-    source = place.source
-    cached = (
-        function
-        for function in place.path_here
-        if any(
-            source.dotted_name(decorator.decorator) in _CACHES for decorator in function.decorators
-        )
-    )
-    function = need(
-        next(cached, None), FunctionDef, "no function with a cache is on the way", "another_line"
-    )
-    constant = parse_expression("torch.compiler.assume_constant_result")
-    decorators = [*function.decorators, Decorator(constant)]
-    decline_if(
-        any(constant.deep_equals(item.decorator) for item in function.decorators),
-        "its answer is a constant already",
-    )
-    name = function.name.value
-    title = f"Have torch take the cached answer of `{name}` for a constant"
-    imported = (dotted(alias.name) for alias in find(source.tree, ImportAlias))
-    is_first = source.dotted_name(function.decorators[0].decorator) in _CACHES
-    if "torch" in imported and not source.imports("torch") and is_first:
-        # Such a file may be what finds out if there is a torch.
-        mark = parse_statement(f"{name}.__wrapped__._dynamo_marked_constant = True")
-        blank = [EmptyLine(indent=False) for _ in range(2)]
-        comment = EmptyLine(comment=Comment("# As torch.compiler.assume_constant_result does."))
-        marked = mark.with_changes(leading_lines=[*blank, comment])
-        return place.edit(title, (function, [function.deep_clone(), marked]))
-    return place.edit(title, (function, function.with_changes(decorators=decorators)))
-
-
-_CACHES = words("cache lru_cache", "functools.")
 
 
 @recipe("GD101", "GD105")

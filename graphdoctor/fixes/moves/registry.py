@@ -24,7 +24,6 @@ _REPORT_APART = move.report_apart(_BRANCHES)
 RECIPES: tuple[Recipe, ...] = (
     vectorize.vectorize,
     collect.count_some_turns,
-    move.remember_answer,
     report.print_in_graph,
     report.report_in_operator,
     move.guard_output,
