@@ -27,7 +27,6 @@ RECIPES: tuple[Recipe, ...] = (
     report.print_in_graph,
     report.report_in_operator,
     move.guard_output,
-    stay.bound_first,
     rows.all_rows,
     *_BRANCHES,
     drop.check_all_in_graph,

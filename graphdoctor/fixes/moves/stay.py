@@ -9,7 +9,6 @@ import contextlib
 
 from libcst import (
     Add,
-    And,
     Arg,
     Assign,
     AssignTarget,
@@ -19,26 +18,19 @@ from libcst import (
     BaseNumber,
     BaseString,
     BinaryOperation,
-    BooleanOperation,
     Call,
     ClassDef,
     Comparison,
-    ComparisonTarget,
     CSTNode,
     Divide,
     For,
     FunctionDef,
-    GreaterThan,
-    GreaterThanEqual,
     If,
     IfExp,
     Index,
-    LessThan,
-    LessThanEqual,
     Multiply,
     Name,
     NamedExpr,
-    Or,
     SimpleStatementLine,
     SimpleString,
     Subscript,
@@ -55,15 +47,11 @@ from graphdoctor.fixes.source.expressions import is_integer, is_literal_number
 from graphdoctor.fixes.source.nodes import (
     as_operand,
     bare,
-    bracketed,
     calls_in,
-    expression,
     index_of,
     is_in_place,
-    is_repeatable,
     method_call,
     refuse_comment,
-    with_parentheses_of,
     without_parentheses,
 )
 from graphdoctor.fixes.source.spread import CASTS, MATH, Spread, is_number, traced_from
@@ -180,70 +168,6 @@ def _pointed_reads(place: Place) -> list[BaseExpression]:
         if len(reads) < 2 or not isinstance(place.statement, SimpleStatementLine):
             raise
         return [*reads]
-
-
-@recipe("GD102")
-def bound_first(place: Place) -> Edit:
-    """``if draw < p: …`` becomes ``if p > 0 and draw < p: …``, for a draw of ``torch.rand`` or
-    ``random.uniform(0, 1)``.
-
-    None is below 0, so a chance of 0 is decided without the tensor. What is drawn stays.
-    """
-    source = place.source
-    tested = place.tested.test
-    kept = [value for name in find(tested, Name) for value in source.set_values(name)]
-    bounds = [
-        (comparison, *bound_of_draw)
-        for value in (tested, *kept)
-        for comparison in find(value, Comparison)
-        if (bound_of_draw := _bound_of_draw(source, comparison)) is not None
-    ]
-    several = "the condition doesn't compare one draw of random numbers with a number"
-    comparison, bound, is_below = only(bounds, several, "elsewhere")
-    template = "{bound} > 0 and {comparison}" if is_below else "{bound} <= 0 or {comparison}"
-    asked = expression(template, bound=bound, comparison=bare(comparison))
-    around = source.parent(comparison)
-    is_loose = isinstance(around, BaseExpression) and not (
-        isinstance(around, BooleanOperation)
-        and isinstance(around.operator, And if is_below else Or)
-    )
-    asked = bracketed(asked) if is_loose else with_parentheses_of(comparison, asked)
-    title = f"Ask `{source.shortened(bound)} > 0` before the tensor"
-    return place.edit(title, (comparison, asked), is_safe=True)
-
-
-def _bound_of_draw(
-    source: SourceFile, comparison: Comparison
-) -> tuple[BaseExpression, bool] | None:
-    """Return the number that a draw is compared with, and whether the draw must be below it."""
-    match comparison:
-        case Comparison(comparisons=[ComparisonTarget(operator=order, comparator=right)]):
-            left = comparison.left
-        case _:
-            return None
-    if _is_drawn(source, left) and isinstance(order, LessThan | GreaterThanEqual):
-        draw_is_below, bound = isinstance(order, LessThan), right
-    elif _is_drawn(source, right) and isinstance(order, GreaterThan | LessThanEqual):
-        draw_is_below, bound = isinstance(order, GreaterThan), left
-    else:
-        return None
-    return (bound, draw_is_below) if is_repeatable(bound) else None
-
-
-def _is_drawn(source: SourceFile, node: BaseExpression) -> bool:
-    """Check for a variable that holds random numbers none of which is below 0."""
-    values = source.set_values(node) if isinstance(node, Name) else []
-    return bool(values) and all(_is_draw(source, value) for value in values)
-
-
-def _is_draw(source: SourceFile, value: BaseExpression) -> bool:
-    match value:
-        case Call(args=[Arg(value=low), Arg(value=high)]) if (
-            source.dotted_name(value) == "random.uniform"
-        ):
-            # torch traces it, unlike `random.random()` and NumPy's.
-            return isinstance(low, BaseNumber) and isinstance(high, BaseNumber)
-    return source.dotted_name(value) in ("torch.rand", "torch.rand_like")
 
 
 @recipe("GD103", "GD119")
