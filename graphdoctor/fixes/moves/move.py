@@ -47,7 +47,6 @@ from libcst import (
     If,
     IfExp,
     Import,
-    ImportAlias,
     ImportFrom,
     IndentedBlock,
     Integer,
@@ -59,7 +58,6 @@ from libcst import (
     MultiplyAssign,
     Name,
     NamedExpr,
-    Not,
     Param,
     Pass,
     Return,
@@ -110,7 +108,6 @@ from graphdoctor.fixes.source.nodes import (
     refuse_lost_comments,
     skipped_while_compiling,
     targets_of,
-    with_parentheses_of,
 )
 from graphdoctor.fixes.source.torch_names import words
 from graphdoctor.fixes.source.tree import (
@@ -532,93 +529,6 @@ def _guarded(source: SourceFile, lines: list[_Line]) -> Iterator[Change]:
             kept = [line.with_changes(leading_lines=()), *more]
             yield line, after_lines(skipped_while_compiling(kept), line.leading_lines)
             yield from ((line, []) for line in more)
-
-
-_MODES = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "inference_mode"})
-_CHECKS = frozenset({"is_inference", "is_inference_mode_enabled"})
-
-
-@recipe("GD118", "GD212")
-def no_grad_for_inference_mode(place: Place) -> Edit:
-    """``torch.inference_mode()`` becomes ``torch.no_grad()`` in the whole file.
-
-    Checks for inference mode go too, with the code that depends on them: Dynamo breaks at
-    ``is_inference()`` and at ``is_inference_mode_enabled()`` in any mode (seen on 2.13). Unsafe:
-    tensors created in inference mode differ in more than gradients, and some may come from another
-    file.
-    """
-    changes = list(_modes(place.source))
-    if place.finding.code == "GD118":
-        check, title = _without_check(place)
-        inside = set(walk(check[0])).intersection(old for old, _ in changes)
-        decline_if(inside, "inference mode is entered inside the check")
-        title = f"{title} and use `torch.no_grad()`" if changes else title
-        return place.edit(title, check, *changes)
-    is_about_it = any(change.kind == "inference_mode" for change in place.finding.changes)
-    decline_if(not is_about_it, "inference mode isn't what changed", "another_line")
-    decline_if(not changes, "inference mode is entered in another file")
-    return place.edit("Use `torch.no_grad()` in place of `torch.inference_mode()`", *changes)
-
-
-def _modes(source: SourceFile) -> Iterator[Change]:
-    for node in walk(source.tree):
-        parent = source.parent(node) if dotted(node) in _MODES else None
-        no_grad = Attribute(Name("torch"), Name("no_grad"))
-        match parent:
-            case None | ImportAlias():
-                continue
-            case Attribute(attr=attr) if attr is node:
-                continue
-            case Call(func=func, args=args) if func is node:
-                is_on = [source.code(argument.value) for argument in args] in ([], ["True"])
-                decline_if(not is_on, "a value switches inference mode")
-                yield parent, with_parentheses_of(parent, Call(no_grad))
-            case Decorator():
-                yield node, no_grad
-            case _:
-                raise DeclinedError("inference mode is passed around")
-
-
-def _without_check(place: Place) -> tuple[Change, str]:
-    """Write the edit that removes a check for inference mode, whose result is False without the
-    mode; and its title.
-    """
-    source, unclear = place.source, "torch doesn't point to a check for inference mode"
-    if place.expression is not None:
-        asked = need(place.expression, Call, unclear, "elsewhere")
-        decline_if(called(asked) not in _CHECKS, unclear, "elsewhere")
-    else:
-        asks = [call for call in calls_in(place.statement) if called(call) in _CHECKS]
-        asked = only(asks, unclear, "elsewhere")
-    title = f"Remove the check `{source.code(asked)}`"
-    node: BaseExpression = asked
-    is_no = True
-    for parent in source.parents(asked):
-        match parent:
-            case UnaryOperation(operator=Not()):
-                node, is_no = parent, not is_no
-                continue
-            case IfExp(test=test, body=body, orelse=orelse) if test is node:
-                left = (orelse if is_no else body).deep_clone()
-                return (parent, with_parentheses_of(parent, left)), title
-            case If(test=test) if test is node:
-                lines = _lines_left(source, parent, is_no=is_no)
-                if lines is not None:
-                    return (parent, lines), title
-        break
-    return (node, Name("False" if is_no else "True", node.lpar, node.rpar)), title
-
-
-def _lines_left(source: SourceFile, statement: If, *, is_no: bool) -> list[BaseStatement] | None:
-    """Return what remains of an ``if``; None if it is part of an ``elif`` chain."""
-    parent, other = source.parent(statement), statement.orelse
-    if isinstance(parent, If) or isinstance(other, If):
-        return None
-    if is_no and other is None:
-        is_only = isinstance(parent, IndentedBlock) and len(parent.body) == 1
-        return [SimpleStatementLine([Pass()])] if is_only else []
-    left = other if is_no and other is not None else statement
-    return in_place_of(statement, lines_of(left.body))
 
 
 _DISABLE = words("""

@@ -32,7 +32,6 @@ RECIPES: tuple[Recipe, ...] = (
     drop.check_all_in_graph,
     move.remove_graph_break,
     move.remove_disable,
-    move.no_grad_for_inference_mode,
     rows.draw_for_all_rows,
     stay.keep_number,
     stay.keep_tensor,

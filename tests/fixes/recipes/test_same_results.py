@@ -4,7 +4,6 @@ raised."""
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -15,18 +14,15 @@ from typing import Any
 import pytest
 import torch
 
-from graphdoctor.facts.guards import GuardChange
 from graphdoctor.fixes.moves.drop import check_in_graph
-from graphdoctor.fixes.moves.move import no_grad_for_inference_mode
 from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Recipe
 from tests.each import for_each
-from tests.fixes.recipes.places import cases, mended, place_in, place_of
+from tests.fixes.recipes.places import cases, mended, place_of
 
 _NAMES = (
     "condition-without-read",
     "drop",
-    "no-grad-for-inference-mode",
     "remove-disable",
     "remove-graph-break",
     "report-apart",
@@ -104,8 +100,6 @@ def _check(recipe: Recipe, path: Path) -> None:
         finally:
             sys.settrace(None)
         torch.testing.assert_close(_run(fixed, x), expected)
-    if recipe.name == "no-grad-for-inference-mode":
-        return  # the way that no input takes is what goes
     function = type(bad).forward if isinstance(bad, torch.nn.Module) else bad
     assert seen >= set(_lines_of(function.__code__)), f"{path}: some way was never taken"
 
@@ -138,36 +132,3 @@ def test_the_check_is_in_the_one_graph_and_raises_there(backend):
         torch.testing.assert_close(_run(compiled, x), _run(fixed, x), rtol=1e-4, atol=1e-4)
         with pytest.raises(RuntimeError):
             compiled(torch.full((4, 8), 1e9))
-
-
-MODES = """\
-import torch
-
-
-@torch.compile(backend="eager")
-def step(x):
-    return x.sin()
-
-
-with torch.inference_mode():
-    made = torch.ones(4)
-with torch.no_grad():
-    step(torch.ones(4))
-with torch.{mode}():
-    step({given})
-"""
-
-
-@pytest.mark.slow
-@for_each("mode, given", [("no_grad", "made"), ("inference_mode", "torch.ones(4)")])
-def test_mode_recompile_is_there_before_and_gone_after(mode, given, tmp_path, run_cli):
-    text = MODES.format(mode=mode, given=given)
-    flip = (GuardChange(kind="inference_mode", expression="x"),)
-    after = no_grad_for_inference_mode.edit(place_in(text, "GD212", 1, changes=flip)).content
-    for name, program, expected in (("before", text.encode(), ["GD212"]), ("after", after, [])):
-        (tmp_path / f"{name}.py").write_bytes(program)
-        process = run_cli("run", "-q", "--report", f"{name}.json", f"{name}.py")
-        assert process.returncode == 0, process.stderr
-        document = json.loads((tmp_path / f"{name}.json").read_text())
-        (tmp_path / f"{name}.json").unlink()
-        assert [finding["code"] for finding in document["findings"]] == expected
