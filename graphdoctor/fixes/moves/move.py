@@ -335,33 +335,6 @@ _USED = "the value is used for more than output"
 _Line = SimpleStatementLine | If
 
 
-@recipe("GD105")
-def without_progress_bar(place: Place) -> Edit:
-    """``for x in tqdm(rows):`` becomes ``for x in rows:``; safe if the bar is off
-    (``disable=True``).
-    """
-    source = place.source
-    call = place.pointed_call(
-        lambda node: source.dotted_name(node).startswith("tqdm."), "a progress bar"
-    )
-    is_loop = isinstance(source.parent(call), For | CompFor)
-    decline_if(not is_loop, "the progress bar isn't what a loop runs over")
-    positional = [argument for argument in call.args if argument.keyword is None]
-    is_plain = (
-        positional and not any(argument.star for argument in positional) and not has_comment(call)
-    )
-    decline_if(not is_plain, "the progress bar isn't given what it runs over")
-    rows: BaseExpression = positional[0].value.deep_clone()
-    if called(call) == "trange":
-        rows = Call(Name("range"), [argument.deep_clone() for argument in positional])
-    is_off = any(
-        keyword_of(argument) == "disable" and source.code(argument.value) == "True"
-        for argument in call.args
-    )
-    title = f"Run the loop over `{source.shortened(rows)}`, without a progress bar"
-    return place.edit(title, (call, rows), is_safe=is_off, drops_output=not is_off)
-
-
 @recipe("GD105", "GD109", "GD100")
 def hoist_read(place: Place) -> Edit:
     """Skips clocks that only feed output, or are only kept, while compiling, and reads facts once,

@@ -46,7 +46,6 @@ RECIPES: tuple[Recipe, ...] = (
     operators.index_listed_tensor,
     copies.clone_instead_of_deepcopy,
     devices.create_on_device,
-    move.without_progress_bar,
     move.hoist_read,
     operators.trace_backward,
     move.iterable_to_list,
