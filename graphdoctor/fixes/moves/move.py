@@ -31,7 +31,6 @@ from libcst import (
     BinaryOperation,
     Call,
     ClassDef,
-    CompFor,
     CSTNode,
     Decorator,
     Del,
@@ -41,9 +40,7 @@ from libcst import (
     EmptyLine,
     Expr,
     Float,
-    For,
     FunctionDef,
-    GeneratorExp,
     If,
     IfExp,
     Import,
@@ -51,19 +48,13 @@ from libcst import (
     IndentedBlock,
     Integer,
     Lambda,
-    LeftSquareBracket,
     List,
-    ListComp,
     Minus,
     MultiplyAssign,
     Name,
     NamedExpr,
-    Param,
     Pass,
     Return,
-    RightSquareBracket,
-    Set,
-    SetComp,
     SimpleStatementLine,
     SimpleStatementSuite,
     SimpleString,
@@ -622,126 +613,6 @@ def _without(source: SourceFile, small: BaseSmallStatement) -> list[Change]:
     # After the last line, only the footer can hold the comments that were above it.
     comments = [empty.deep_clone() for empty in line.leading_lines if empty.comment is not None]
     return [(block, block.with_changes(body=lines[:-1], footer=[*comments, *block.footer]))]
-
-
-_ITERATORS = words("iter enumerate zip map filter reversed")
-_METHODS = words("""
-    parameters named_parameters buffers named_buffers modules named_modules children
-""")
-"""Methods of a module that return a new iterator."""
-
-
-@recipe("GD121", "GD122")
-def iterable_to_list(place: Place) -> Edit:
-    """``parts = {a, b}`` becomes ``parts = [a, b]``, ``steps = iter(x)`` becomes ``steps =
-    list(x)``.
-
-    Only if the file creates it once and does nothing but loop over it. Unsafe: a list has an order
-    and keeps duplicates, and a loop over a list starts over at each call, while one over an
-    iterator continues.
-    """
-    looped = place.statement.iter if isinstance(place.statement, For) else None
-    is_plain = isinstance(looped, Name | Attribute)
-    decline_if(not is_plain, "the line doesn't loop over a variable or an attribute")
-    is_other = isinstance(looped, Attribute) and dotted(looped.value) != "self"
-    decline_if(is_other, "it's an attribute of another object")
-    name = place.source.code(known(looped))
-    made = _made(place.source, isinstance(looped, Name), name)
-    is_iterator = isinstance(made, Call) and (
-        dotted(made.func) in _ITERATORS | {"set", "frozenset"}
-    )
-    is_known = isinstance(made, Set | SetComp | GeneratorExp) or is_iterator
-    decline_if(not is_known, f"`{name}` isn't created by a set or a built-in iterator")
-    return place.edit(f"Make `{name}` a list", (made, _as_list(made)))
-
-
-def _made(source: SourceFile, is_variable: bool, name: str) -> BaseExpression:
-    made: list[BaseExpression] = []
-    last = matchers.Name(name.rpartition(".")[2])
-    pattern = last if is_variable else matchers.Attribute(attr=last)
-    for node in matchers.findall(source.tree, pattern):
-        match parent := source.parent(node):
-            case AssignTarget():
-                assignment = need(source.parent(parent), Assign)
-                is_shared = len(assignment.targets) > 1
-                decline_if(is_shared, f"`{name}` is set together with other names")
-                made.append(assignment.value)
-            case AnnAssign(target=target, value=BaseExpression() as value) if target is node:
-                made.append(value)
-            case For(iter=same) | CompFor(iter=same) | Attribute(attr=same) | Arg(keyword=same) if (
-                same is node
-            ):
-                pass
-            case Param():
-                raise DeclinedError(f"`{name}` is an argument, so the caller creates it")
-            case _:
-                line = source.start(node)[0]
-                raise DeclinedError(f"line {line} does more than loop over `{name}`")
-    decline_if(not made, f"the file never sets `{name}`")
-    return only(made, f"the file sets `{name}` more than once")
-
-
-def _as_list(made: BaseExpression) -> BaseExpression:
-    copy = made.deep_clone()
-    match copy:
-        case Set(elements=elements, lbrace=opened, rbrace=closed):
-            left = LeftSquareBracket(opened.whitespace_after)
-            return List(elements, left, RightSquareBracket(closed.whitespace_before))
-        case SetComp(elt=element, for_in=loops) | GeneratorExp(elt=element, for_in=loops):
-            return ListComp(element, loops)
-        case Call(func=Name(value="set" | "frozenset" | "iter"), args=[argument]):
-            return Call(Name("list"), [argument])
-    return expression("list({made})", made=made)
-
-
-@recipe("GD121")
-def list_argument(place: Place) -> Edit:
-    """``clip(model.parameters())`` becomes ``clip(list(model.parameters()))``.
-
-    torch doesn't trace through an iterator that was created outside of the compiled code. The
-    function gets the same elements in the same order. Unsafe: a list may be looped over again where
-    the iterator would be used up.
-    """
-    source, statement = place.source, place.statement
-    loops: Sequence[For | CompFor] = ()
-    if isinstance(statement, For):
-        loops = [statement]
-    elif isinstance(statement, SimpleStatementLine):
-        loops = find(statement, CompFor)
-    names = [loop.iter for loop in loops if isinstance(loop.iter, Name)]
-    name = only(names, "the line doesn't loop over one variable")
-    function = source.function_of(name) if source.parameter(name) is not None else None
-    function = need(function, FunctionDef, f"`{name.value}` isn't an argument")
-    iterators = [
-        value
-        for call in calls_in(source.tree)
-        if called(call) == function.name.value
-        for value in _passed(source, call, function, name.value)
-        if _is_iterator(value)
-    ]
-    decline_if(not iterators, f"no call in this file passes an iterator as `{name.value}`")
-    title = f"Pass a list as `{name.value}` of `{function.name.value}`"
-    return place.edit(title, *((value, _as_list(value)) for value in iterators))
-
-
-def _passed(
-    source: SourceFile, call: Call, function: FunctionDef, name: str
-) -> list[BaseExpression]:
-    params = [*function.params.posonly_params, *function.params.params]
-    is_bound = isinstance(call.func, Attribute) and source.around(function, ClassDef) is not None
-    names = [param.name.value for param in params][is_bound:]
-    for at, argument in enumerate(call.args):
-        if argument.star:
-            break
-        if (keyword_of(argument) or "".join(names[at : at + 1])) == name:
-            return [argument.value]
-    return []
-
-
-def _is_iterator(value: BaseExpression) -> bool:
-    is_method = isinstance(value, Call) and isinstance(value.func, Attribute)
-    made = _METHODS if is_method else _ITERATORS
-    return isinstance(value, GeneratorExp) or called(value) in made
 
 
 _IN_PLACE = (AddAssign, SubtractAssign, MultiplyAssign)
