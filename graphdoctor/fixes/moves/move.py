@@ -93,7 +93,6 @@ from graphdoctor.fixes.source.nodes import (
     is_in_place,
     keyword_of,
     lines_of,
-    method_call,
     name_set,
     refuse_comment,
     refuse_lost_comments,
@@ -788,58 +787,3 @@ def _smalls(body: BaseSuite) -> list[BaseSmallStatement]:
 def _target(node: _Set) -> BaseExpression | None:
     targets = targets_of(node)
     return targets[0] if len(targets) == 1 and node.value is not None else None
-
-
-_FACTORIES = words("""
-    arange empty eye full linspace ones ones_like rand rand_like randn randn_like tensor zeros
-    zeros_like
-""")
-"""Functions whose results have no gradient to detach."""
-
-
-@recipe("GD115")
-def local_parameter_to_tensor(place: Place) -> Edit:
-    """``scale = nn.Parameter(torch.ones(8))`` becomes ``scale = torch.ones(8)`` if only arithmetic
-    uses it.
-
-    The function creates a new one at each call, so no optimizer has it and its gradient is lost
-    anyway. Unsafe: what is computed only from it no longer requires a gradient.
-    """
-    source = place.source
-    pointed = (
-        [place.expression] if place.expression is not None else calls_in(place.small_statement)
-    )
-    calls = [node for node in pointed if isinstance(node, Call) and called(node) == "Parameter"]
-    call = only(calls, "the line doesn't create exactly one parameter")
-    keywords = list(map(keyword_of, call.args))
-    is_given = keywords[:1] in ([""], ["data"]) and not call.args[0].star
-    decline_if(not is_given, "it doesn't say what the parameter is initialized with")
-    is_more = set(keywords[1:]) - {"requires_grad"}
-    decline_if(is_more, "it has arguments that a tensor doesn't take")
-    value, parent = call.args[0].value, source.parent(call)
-    if isinstance(parent, Assign | AnnAssign):
-        outlives = "the parameter outlives the call"
-        name = need(_target(parent), Name, outlives)
-        function = known(source.function_of(call), outlives)
-        for node in find(function, Name):
-            is_passed = (
-                node.value == name.value and node is not name and not _is_operand(source, node)
-            )
-            reason = f"line {source.start(node)[0]} may pass `{name.value}` to other code"
-            decline_if(is_passed, reason)
-    else:
-        decline_if(not _is_operand(source, call), "the parameter may be passed to other code")
-    # Detached from what it was computed from, as a parameter is.
-    is_fresh = called(value) in _FACTORIES
-    new = value.deep_clone() if is_fresh else method_call(enclosed(value), "detach")
-    return place.edit("Use a plain tensor for the local parameter", (call, new))
-
-
-def _is_operand(source: SourceFile, node: CSTNode) -> bool:
-    """``x * scale`` or ``torch.add(x, scale)``."""
-    parent = source.parent(node)
-    around = source.parent(parent) if isinstance(parent, Arg) else None
-    if not isinstance(around, Call):
-        return isinstance(parent, BinaryOperation)
-    is_torch = source.code(around.func).partition(".")[0] in ("torch", "F", "nn")
-    return is_torch and called(around) != "Parameter"

@@ -48,7 +48,6 @@ RECIPES: tuple[Recipe, ...] = (
     devices.create_on_device,
     move.hoist_read,
     operators.trace_backward,
-    move.local_parameter_to_tensor,
     move.module_number_to_buffer,
     _REPORT_APART,
     move.report_apart((select.select,), "report-before-choice"),
