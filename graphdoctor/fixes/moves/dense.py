@@ -139,8 +139,6 @@ _DIRECT = "the selected values are used directly"
 _INDICES = "the indices where the mask is true are used directly"
 _TWICE = "the mask would be computed twice"
 _ASKED_TWICE = "several branches ask whether the mask selects anything"
-_UNIQUE = "({values}.flatten().sort().values.diff() != 0).sum() + 1"
-"""How many different values there are, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -208,33 +206,6 @@ def _pointed(place: Place) -> BaseExpression:
         if len({source.code(selection.index) for selection in masked}) != 1:
             raise
         return masked[0].node
-
-
-@recipe("GD104")
-def count_unique(place: Place) -> Edit:
-    """``len(codes.unique())`` becomes ``(codes.flatten().sort().values.diff() != 0).sum() + 1``.
-
-    Unsafe: of an empty tensor, it is 1.
-    """
-    source = place.source
-    call = place.pointed_call(
-        lambda node: source.method_name(node) == "unique" and not source.given_to(node),
-        "a call to `unique`",
-    )
-    values = known(source.receiver(call), "it isn't known what it is called on")
-    spread = _spread_of(place)
-    taken: list[BaseExpression] = [call]
-    match source.parent(call):
-        case Assign(targets=[AssignTarget(target=Name() as name)]) if source.is_local(name):
-            spread.put(call, bare(values).deep_clone())
-            values, taken = name, [*source.reads(name)]
-    for node in taken:
-        counted = known(_length_of(source, node), "more than the number of its values is used")
-        count = _beside(source, counted, expression(_UNIQUE, values=as_operand(values)))
-        spread.put(counted, count)
-        spread.follow(counted)
-    title = f"Count the different values of `{source.shortened(values)}` in the graph"
-    return place.edit(title, *spread.changes())
 
 
 @recipe("GD104")

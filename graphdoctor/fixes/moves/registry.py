@@ -37,7 +37,6 @@ RECIPES: tuple[Recipe, ...] = (
     stay.keep_tensor,
     dense.mask_without_indexing,
     dense.rows_without_indexing,
-    dense.count_unique,
     dense.first_place,
     operators.bincount_to_scatter,
     operators.repeat_to_known_size,
