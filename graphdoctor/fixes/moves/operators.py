@@ -33,20 +33,14 @@ from graphdoctor.fixes.source.nodes import (
     expression,
     keyword_argument,
     method_call,
-    name_set,
     refuse_comment,
     torch_call,
 )
 from graphdoctor.fixes.source.spread import Spread, traced_from
-from graphdoctor.fixes.source.torch_names import INTEGER_METHODS, words
-from graphdoctor.fixes.source.tree import Change, SourceFile, decline_if, dotted, find, known, need
+from graphdoctor.fixes.source.torch_names import INTEGER_METHODS
+from graphdoctor.fixes.source.tree import SourceFile, decline_if, dotted, find, known, need
 
 _ARGUMENTS = "its arguments aren't supported"
-_CLASSES = words("""
-    num_classes n_classes nb_classes classes num_class n_class num_labels n_labels num_categories
-    n_categories num_experts n_experts vocab_size num_embeddings num_tokens
-""")
-"""Common names for the number of classes."""
 
 
 def with_argument(call: Call, name: str, value: BaseExpression) -> Call:
@@ -73,34 +67,6 @@ def with_argument(call: Call, name: str, value: BaseExpression) -> Call:
     else:
         added = added.with_changes(whitespace_after_arg=end)
     return call.with_changes(args=[*rest, before, added]).deep_clone()
-
-
-@recipe("GD104", "GD103")
-def one_hot_classes(place: Place) -> Edit:
-    """``F.one_hot(labels)`` becomes ``F.one_hot(labels, num_classes=self.num_classes)``.
-
-    Unsafe: without the number, the width of the result depends on the largest label of the call;
-    with it, the width is always the number of classes.
-    """
-    source = place.source
-    call = place.pointed_call(
-        lambda node: bool(node.args) and source.dotted_name(node) == "torch.nn.functional.one_hot",
-        "a call to `one_hot`",
-    )
-    given = by_name(call.args, ("tensor", "num_classes"), "its arguments are unpacked")
-    classes = given.get("num_classes")
-    is_open = classes is None or source.code(classes).replace(" ", "") == "-1"
-    decline_if(not is_open, "it already has a number of classes")
-    spelled = {name for base in _CLASSES for name in (base, base.upper())}
-    names = {name for name in spelled if source.is_in_scope(call, name)}
-    names |= {f"self.{name}" for name in source.own_attributes(call) & _CLASSES}
-    names -= name_set(call)
-    decline_if(len(names) > 1, "several numbers of classes are in scope")
-    decline_if(not names, "no number of classes is in scope")
-    number = parse_expression(name := names.pop())
-    with_number = with_argument(call, "num_classes", number)
-    change: Change = (call, with_number) if classes is None else (classes, number)
-    return place.edit(f"Pass `num_classes={name}` to `one_hot`", change)
 
 
 @recipe("GD104")

@@ -40,7 +40,6 @@ RECIPES: tuple[Recipe, ...] = (
     dense.first_place,
     operators.bincount_to_scatter,
     operators.repeat_to_known_size,
-    operators.one_hot_classes,
     operators.device_of_new_tensor,
     operators.index_listed_tensor,
     copies.clone_instead_of_deepcopy,

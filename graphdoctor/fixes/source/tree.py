@@ -551,17 +551,6 @@ class SourceFile:
         is_elsewhere = assignment.scope is not self.scopes.get(node)
         return is_elsewhere or self.position(holder).end.line < self.start(node)[0]
 
-    def own_attributes(self, node: CSTNode) -> set[str]:
-        """Return attributes of ``self`` that the class around a node only sets to single values."""
-        owner = self.around(node, ClassDef)
-        if owner is None or not self.is_in_scope(node, "self"):
-            return set()
-        names = {attribute.attr.value for attribute in find(owner, Attribute)}
-        names |= {dotted(target.target) or "" for target in find(owner.body, AssignTarget)}
-        return {
-            name for name in names if (set_ := _set_in(owner, name)) and all(map(_is_one, set_))
-        }
-
     def is_target(self, name: CSTNode) -> bool:
         """Check whether the name is set, by ``=`` or ``+=``, rather than read."""
         parent = self.parent(name)
