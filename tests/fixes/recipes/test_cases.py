@@ -25,19 +25,14 @@ Pairs = dict[str, tuple[Recipe, Path, Path]]
 
 PAIRS = [(recipe, path) for recipe in RECIPES for path in cases(recipe.name)]
 
-NEEDS_A_GPU = {"create-on-device"}
-"""Recipes whose findings only a program on a GPU has; their edits and what they compute are tested
-on any machine."""
-
 TORCH = tuple(map(int, version("torch").split(".")[:2]))
 HAS_COLUMNS = TORCH > (2, 11)
 """2.11 tells the line of a break and no columns."""
 
 OTHERWISE = {"hoist-read/random"} if TORCH > (2, 13) else set()
 if not HAS_COLUMNS:
-    OTHERWISE = {"hoist-read/unused", "iterable-to-list/iterator"}
-"""2.15 breaks at the expression around it, by another rule; 2.11 raises an error of its own, or
-names another rule."""
+    OTHERWISE = {"hoist-read/unused"}
+"""2.15 breaks at the expression around it, by another rule; 2.11 names another rule."""
 
 
 def name_of(recipe: Recipe, path: Path) -> str:
@@ -106,7 +101,6 @@ def found_in(pairs: Pairs, folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.slow
 def test_the_finding_is_there_before_and_gone_after(pairs, tmp_path):
-    pairs = {name: pair for name, pair in pairs.items() if pair[0].name not in NEEDS_A_GPU}
     findings = found_in(pairs, tmp_path)
     wrong = []
     for name, (_, before, after) in pairs.items():

@@ -13,15 +13,11 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from graphdoctor.facts.kernels import CudaGraphSkip
-from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.fixes.moves.devices import create_on_device
 from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Place, Recipe
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
@@ -91,10 +87,3 @@ def test_functions_on_the_way_are_those_of_the_file_below_the_project(tmp_path):
     source = SourceFile.parse(Path(file), place.source.content)
     moved = Place(source, place.finding.replace(user_stack=stack))
     assert [function.name.value for function in moved.path_here] == ["f", "g"]
-
-
-def test_other_reason_for_skipping_cuda_graphs_is_kept():
-    place = place_at("GD504", "def forward(x):\n    return «torch.zeros(3).cuda()» + x\n")
-    skip = read_fact(CudaGraphSkip, {"kind": "mutation", "reason": "reason=mutated inputs"})
-    with pytest.raises(DeclinedError, match="edits only move"):
-        create_on_device.edit(replace(place, finding=place.finding.replace(cuda_graph_skip=skip)))
