@@ -24,18 +24,15 @@ from libcst import (
     AssignTarget,
     Attribute,
     AugAssign,
-    BaseComp,
     BaseCompoundStatement,
     BaseExpression,
     BaseSmallStatement,
     BaseStatement,
-    BaseString,
     BinaryOperation,
     Call,
     ClassDef,
     CSTNode,
     CSTTransformer,
-    Dict,
     Element,
     FlattenSentinel,
     For,
@@ -54,7 +51,6 @@ from libcst import (
     NamedExpr,
     Param,
     ParserSyntaxError,
-    Set,
     SimpleStatementLine,
     SimpleString,
     StarredElement,
@@ -533,24 +529,6 @@ class SourceFile:
         nodes = (getattr(binding, "node", None) for binding in self.assignments(name))
         return next((node for node in nodes if isinstance(node, Param)), None)
 
-    def is_in_scope(self, node: CSTNode, name: str) -> bool:
-        """Check whether a name can be read at a node: a parameter, or a variable that was set to a
-        single value before.
-        """
-        scope = self.scopes.get(node)
-        bindings = scope[name] if scope is not None else ()
-        return bool(bindings) and all(self._is_set_before(binding, node) for binding in bindings)
-
-    def _is_set_before(self, assignment: BaseAssignment, node: CSTNode) -> bool:
-        target = assignment.node if isinstance(assignment, Assignment) else None
-        if isinstance(target, Param):
-            return dotted(target.default) != "None"
-        holder = self._setting(assignment) if isinstance(target, Name) else None
-        if not isinstance(holder, Assign | AnnAssign) or not _is_one(holder.value):
-            return False
-        is_elsewhere = assignment.scope is not self.scopes.get(node)
-        return is_elsewhere or self.position(holder).end.line < self.start(node)[0]
-
     def is_target(self, name: CSTNode) -> bool:
         """Check whether the name is set, by ``=`` or ``+=``, rather than read."""
         parent = self.parent(name)
@@ -576,12 +554,6 @@ class SourceFile:
     def is_without_grad(self, node: CSTNode) -> bool:
         """Check for ``torch.no_grad()`` or ``torch.inference_mode()``."""
         return self.dotted_name(node) in ("torch.no_grad", "torch.inference_mode")
-
-
-def _is_one(value: BaseExpression | None) -> bool:
-    """Check for a single value: neither None nor a literal with several values."""
-    several = List | Tuple | Dict | Set | BaseComp | BaseString | Lambda | None
-    return not isinstance(value, several) and dotted(value) != "None"
 
 
 def _set_in(owner: ClassDef, name: str) -> list[BaseExpression]:
