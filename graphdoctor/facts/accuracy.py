@@ -90,6 +90,10 @@ class AccuracyReport(Document):
     """Why nobody can say, a clause; None if the verdict isn't ``unknown``."""
     call_count: int
     """Calls that were compared."""
+    graphs: int
+    """Graphs that torch compiled in them; without one, nothing compiled was compared."""
+    break_sites: int = 0
+    """Lines that break graphs; from them on, code may be eager mode's own."""
     correctness: Correctness | None
     kinds: tuple[ComparedKind, ...] = ()
     differences: tuple[Difference, ...] = ()

@@ -76,6 +76,8 @@ def accuracy_text(report: AccuracyReport) -> str:
         rounded = [kind_text(item.kind) for item in report.kinds if item.verdict == "rounding"]
         return f"Only rounding differs{drawn}: {listed(rounded)} of {calls}."
     if report.verdict == "unknown":
+        if report.reason is None and not report.graphs:
+            return "Nothing to compare: torch made no graph, so all results are eager mode's own."
         why = report.reason or "they weren't compared"
         return f"Nobody can say whether results are right: {why}."
     is_form = all(item.kind == "forms" for item in report.differences) and report.differences
@@ -115,6 +117,13 @@ def _parts(report: AccuracyReport) -> Iterator[Block]:
     correctness = report.correctness
     if correctness is not None and correctness.note:
         yield Note(f"{correctness.note[0].upper()}{correctness.note[1:]}.", "dim")
+    if report.break_sites and report.graphs and report.verdict != "different":
+        breaks = counted(report.break_sites, "line")
+        yield Note(
+            f"{breaks} of the program {'breaks' if report.break_sites == 1 else 'break'} graphs:"
+            " what runs eagerly there is eager mode's own.",
+            "dim",
+        )
     for item in report.kinds:
         times = (item.variant or 0.0) / item.eager if item.eager else 0.0
         if item.verdict == "rounding" and times >= _NOTABLE:

@@ -110,12 +110,14 @@ def after_cure(report: CureReport, *, is_written: bool) -> str | None:
 
 
 def after_accuracy(report: AccuracyReport) -> str | None:
-    """Of a comparison of results: what differs goes into a report to PyTorch; what couldn't be
-    decided or was interrupted is run again; nothing where results agree.
+    """Of a comparison of results: what differs goes into a report to PyTorch; what was interrupted
+    is run again; where nothing was compiled, why; nothing where results agree.
     """
     target = _as_asked(report.target)
     if report.is_interrupted:
         return command_line(target, "accuracy")
+    if not report.graphs:
+        return command_line(target, "explain")
     is_torchs = report.verdict == "different" and not report.is_branch_explained
     return "graphdoctor bundle" if is_torchs else None
 

@@ -69,14 +69,18 @@ def compare(
             except KeyboardInterrupt:
                 is_interrupted = True
     recorded = diagnosis.recording
+    counts = diagnosis.summary
+    is_vacuous = accuracy.verdict == "same bits" and not counts.graphs
     report = AccuracyReport(
         graphdoctor_version=__version__,
         environment=recorded.environment,
         target=recorded.target.replace(compile_arguments=request.spec.compile_arguments()),
         text="",
-        verdict=accuracy.verdict,
+        verdict="unknown" if is_vacuous else accuracy.verdict,
         reason=reasons_text(accuracy.reasons),
         call_count=len(search.compiled.calls),
+        graphs=counts.graphs,
+        break_sites=counts.break_sites,
         correctness=accuracy.correctness,
         kinds=accuracy.kinds,
         differences=accuracy.differences,

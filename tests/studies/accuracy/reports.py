@@ -22,6 +22,7 @@ def agreeing(verdict="rounding", **more):
         "text": "Only rounding differs: outputs and gradients of 2 calls are eager mode's otherwise.",
         "verdict": verdict,
         "call_count": 2,
+        "graphs": 3,
         "correctness": Correctness(
             is_bitwise_equal=False,
             is_eager_repeatable=True,

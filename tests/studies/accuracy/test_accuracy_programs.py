@@ -15,6 +15,16 @@ import torch
 count = 0
 
 
+@torch.compiler.disable
+def helper(x):
+    raise ValueError("no such shape")
+
+
+@torch.compiler.disable
+def alone(x):
+    return x + 1
+
+
 def f(x):
     global count
     count += 1
@@ -29,7 +39,8 @@ def example_inputs():
 @pytest.mark.parametrize(
     ("body", "verdict", "status"),
     [
-        ("raise ValueError('no such shape')", "same bits", 0),
+        ("raise ValueError('no such shape')", "unknown", 2),
+        ("return helper(x + 1)", "same bits", 0),
         ("return x + (1 if torch.compiler.is_compiling() else 2)", "different", 1),
         ("return x + 0.5", "same bits", 0),
         ("return x + torch.tensor(__import__('time').time_ns() % 1000003)", "unknown", 2),
@@ -44,7 +55,15 @@ def test_verdict_and_status(
     assert (report["verdict"], done.returncode) == (verdict, status), done.stderr
     assert all(gap["kind"] != "coverage" for gap in report["gaps"])
     if verdict == "unknown":
-        assert report["reason"] and not report["differences"]
+        assert (report["reason"] or not report["graphs"]) and not report["differences"]
+
+
+def test_results_of_no_graph_are_not_called_the_same(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(PROGRAM.format(body="return alone(x)"))
+    done = run_cli("accuracy", "model.py:f", "--backend", "eager")
+    assert done.returncode == 2
+    assert "torch made no graph" in done.stdout
+    assert done.stdout.rstrip().endswith("Next: graphdoctor explain model.py:f")
 
 
 def test_a_target_without_inputs_ends_with_what_to_pass(run_cli: RunCli, tmp_path: Path) -> None:
