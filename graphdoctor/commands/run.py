@@ -178,7 +178,7 @@ def run(
             if is_trying
             else None
         )
-        _report(recording.path, selection, output, again)
+        _report(recording.path, selection, output, again, limits)
         tell_place(recording)
     status = ended.status
     if status == 0 and limits.is_any:
@@ -227,6 +227,7 @@ def _report(
     selection: Selection,
     output: Output[Result],
     tried: Callable[[Job, Path], Job] | None,
+    limits: LimitOptions,
 ) -> None:
     """Show the report on standard error, and write it where that was asked for.
 
@@ -250,7 +251,10 @@ def _report(
 
             result = diagnose_recording(folder, selection, output.needs)
             diagnosis = with_declined(result.diagnosis, recording, Path.cwd())
-            _show(replace(result, diagnosis=diagnosis), DIAGNOSIS, output)
+            is_within = limits.is_any and not any(limits.unmet(diagnosis))
+            options = replace(output.options, is_within_limits=is_within)
+            shown = replace(output, options=options)
+            _show(replace(result, diagnosis=diagnosis), DIAGNOSIS, shown)
     except BrokenPipeError:
         pass  # whoever read our standard error has gone
     except Exception as error:  # noqa: BLE001 - see the docstring

@@ -146,10 +146,6 @@ def _parts(report: AccuracyReport) -> Iterator[Block]:
         show="always" if report.verdict == "different" else "long",
     )
     yield unknown_section(report.gaps)
-    if report.verdict in ("same bits", "rounding") and not report.is_interrupted:
-        yield Verdict("Done: compiled code computes what eager mode does.")
-    elif report.is_branch_explained:
-        yield Verdict("Done: the program itself takes another way when it is compiled.")
 
 
 def _compared(report: AccuracyReport) -> Table:

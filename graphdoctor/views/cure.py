@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphdoctor.facts.bench import AS_IT_WAS, CURED, EAGER, CureReport, CureStep, StepOutcome
+from graphdoctor.facts.bench import AS_IT_WAS, CURED, CureReport, CureStep, StepOutcome
 from graphdoctor.facts.command import command_line
 from graphdoctor.views.measures import noise_text, seconds_text, speedup_text
 from graphdoctor.views.next_step import after_cure
@@ -61,9 +61,6 @@ def _parts(report: CureReport, *, is_written: bool) -> Iterator[Block]:
     is_cut = any(step.outcome == "skipped" and step.is_late for step in report.steps)
     more = " More time would try more: --budget SECONDS." if is_cut else ""
     yield Note(f"Searched for {report.spent_s:.0f} of {report.budget_s:.0f} s.{more}", "dim")
-    is_known = report.noise is not None and not report.noise.is_noisy
-    if report.best == EAGER and is_known and not report.is_interrupted:
-        yield Verdict("Done: keep eager mode for this model.")
 
 
 def _step(step: CureStep) -> Row:

@@ -53,6 +53,7 @@ class RenderOptions:
     has_source: bool = True
     is_verbose: bool = False
     is_written: bool = False
+    is_within_limits: bool = False
     pages: str | None = None
     console: Console | None = None
 
@@ -245,7 +246,7 @@ def _diagnosis(view: Render, *, needs_guards: bool = False) -> Document[Result]:
     )
 
 
-DIAGNOSIS: Document[Result] = _diagnosis(late("views.report", "report_view"))
+DIAGNOSIS: Document[Result] = _diagnosis(late("views.report", "report_view", "is_within_limits"))
 """The whole diagnosis: ``explain``, ``report``, ``run``."""
 
 RECOMPILES: Document[Result] = _diagnosis(late("views.recompiles", "recompiles_view"))

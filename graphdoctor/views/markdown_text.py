@@ -20,6 +20,7 @@ from graphdoctor.views.parts import (
     Cell,
     Code,
     Diff,
+    Done,
     Drawing,
     Figures,
     Inline,
@@ -120,6 +121,8 @@ def render_view_markdown(view: View) -> str:
     writer = _Writer()
     writer.add("## graphdoctor\n\n" + " · ".join([code(first), *map(plain, rest)]))
     writer.blocks(view.parts)
+    if isinstance(view.then, Done):
+        return f"{writer.text()}\nDone: {view.then.why}.\n"
     return writer.text() + (f"\nNext: {code(view.then, MAX_CHARACTERS)}\n" if view.then else "")
 
 

@@ -1,7 +1,6 @@
-"""The command that a report ends with: what to run next, for what it found.
+"""What a report ends with: the command to run next, for what it found, or why none is left.
 
-Comes in: facts of a run or of a study. Goes out: a command for a shell, or None where nothing is
-left to run.
+Comes in: facts of a run or of a study. Goes out: a command for a shell, or ``Done``.
 """
 
 from __future__ import annotations
@@ -21,24 +20,57 @@ from graphdoctor.facts.profile import ProfileReport
 from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.survey import SurveyReport
 from graphdoctor.facts.survey_comparison import SurveyComparison
+from graphdoctor.views.parts import Done
+
+_FAILS_ALONE = Done("the program fails without torch.compile: fix that first")
+_NAMELESS = Done("no command can name this program; nothing else was found")
 
 
-def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
+def after_run(
+    diagnosis: Diagnosis, *, is_written: bool = False, is_within_limits: bool = False
+) -> str | Done:
     """Of a run: try fixes for what was found, write those that hold, or measure whether compiling
-    pays. One that ended early is run again, one that still runs isn't.
+    pays. One that ended early is run again.
 
-    Of a script or a log, which only a person can change: the page of what was found.
+    Of a script or a log, which only a person can change: the page of what was found; of a script
+    in which nothing was, the limits that keep it so.
     """
-    recording, target = diagnosis.recording, diagnosis.recording.target
+    recording = diagnosis.recording
+    if recording.has_failed_alone:
+        return _FAILS_ALONE
     if recording.exit.reason == "running":
-        return None
+        return Done("this is what it did so far; it still runs")
+    if command_line(recording.target, "explain") is None:
+        return _after_script(diagnosis, is_within_limits=is_within_limits)
+    return _after_target(diagnosis, is_written=is_written) or _NAMELESS
+
+
+def _after_script(diagnosis: Diagnosis, *, is_within_limits: bool) -> str | Done:
+    recording, target = diagnosis.recording, diagnosis.recording.target
+    if target.model is not None and not recording.compiles:
+        return _explain(target.model) or _NAMELESS
+    if page := explained(finding.code for finding in diagnosis.findings):
+        return page
+    if is_within_limits:
+        return Done("it keeps within its limits")
+    summary = diagnosis.summary
+    line = f"graphdoctor run {target.text}"
+    if target.kind != "script" or not line.isprintable():
+        return _NAMELESS
+    if recording.is_partial:
+        return line
+    if not recording.compiles:
+        return Done("torch.compile compiled nothing in it")
+    limits = f"--max-breaks {summary.break_sites} --max-recompiles {summary.recompiles}"
+    return line.replace("run", f"run {limits} --no-limit-hit", 1)
+
+
+def _after_target(diagnosis: Diagnosis, *, is_written: bool) -> str | None:
+    recording, target = diagnosis.recording, diagnosis.recording.target
     if target.model is not None and not recording.compiles:
         return _explain(target.model)
-    if (again := command_line(target, "explain")) is None:
-        return explained(finding.code for finding in diagnosis.findings)
     if recording.is_partial:
-        # A target that isn't there, or fails by itself, does so in the next run.
-        return None if recording.has_failed_alone else again
+        return command_line(target, "explain")
     treatment = recording.treatment
     if treatment is None:
         return command_line(target, "fix" if _is_broken(diagnosis.findings) else "bench")
@@ -65,10 +97,14 @@ def after_run(diagnosis: Diagnosis, *, is_written: bool = False) -> str | None:
     return command_line(target, "bench")
 
 
-def after_bench(report: BenchReport) -> str | None:
+def after_bench(report: BenchReport) -> str | Done:
     """Of a bench: measure what may be faster, cure what holds it back, keep what is fast, or see
     why nothing is.
     """
+    return _after_bench(report) or _NAMELESS
+
+
+def _after_bench(report: BenchReport) -> str | None:
     target, verdict, others = _as_asked(report.target), report.verdict, report.variants[1:]
     findings = [finding for variant in others for finding in variant.findings]
     if report.is_interrupted:
@@ -90,64 +126,90 @@ def after_bench(report: BenchReport) -> str | None:
     return command_line(target, "cure" if is_slower else "profile")
 
 
-def after_profile(report: ProfileReport) -> str | None:
+def after_profile(report: ProfileReport) -> str | Done:
     """Of a profile: try what its findings ask for, or search for the fastest way to run."""
-    return command_line(_as_asked(report.target), "fix" if _is_broken(report.findings) else "cure")
+    command = "fix" if _is_broken(report.findings) else "cure"
+    return command_line(_as_asked(report.target), command) or _NAMELESS
 
 
-def after_cure(report: CureReport, *, is_written: bool) -> str | None:
-    """Of a cure: write its edits, keep what is fast, or see why the program fails; nothing where
-    eager mode is fastest.
+def after_cure(report: CureReport, *, is_written: bool) -> str | Done:
+    """Of a cure: write its edits, keep what is fast, search once more where the machine was too
+    noisy, or see why the program fails.
     """
-    target = _as_asked(report.target)
-    if report.is_interrupted:
-        return command_line(target, "cure")
-    if report.best == CURED and report.diff and not is_written:
-        return command_line(target, "cure", "--apply")
-    if report.best == EAGER:
-        return None
-    return command_line(target, "explain") if report.best is None else kept(target)
+    target, noise = _as_asked(report.target), report.noise
+    is_known = noise is not None and not noise.is_noisy
+    command: str | None
+    if report.best == EAGER and is_known and not report.is_interrupted:
+        return Done("keep eager mode for this model")
+    if report.best is None and report.eager.call_us is None and report.eager.status != "ok":
+        return _FAILS_ALONE
+    if report.is_interrupted or report.best == EAGER:
+        command = command_line(target, "cure")
+    elif report.best == CURED and report.diff and not is_written:
+        command = command_line(target, "cure", "--apply")
+    else:
+        command = command_line(target, "explain") if report.best is None else kept(target)
+    return command or _NAMELESS
 
 
-def after_accuracy(report: AccuracyReport) -> str | None:
+def after_accuracy(report: AccuracyReport) -> str | Done:
     """Of a comparison of results: what differs goes into a report to PyTorch; what was interrupted
-    is run again; where nothing was compiled, why; nothing where results agree.
+    is run again; where nothing was compiled, or nobody can say, why.
     """
     target = _as_asked(report.target)
     if report.is_interrupted:
-        return command_line(target, "accuracy")
-    if not report.graphs:
-        return command_line(target, "explain")
-    is_torchs = report.verdict == "different" and not report.is_branch_explained
-    return "graphdoctor bundle" if is_torchs else None
+        return command_line(target, "accuracy") or _NAMELESS
+    if report.verdict == "unknown" or not report.graphs:
+        return command_line(target, "explain") or _NAMELESS
+    if report.verdict != "different":
+        return Done("compiled code computes what eager mode does")
+    if report.is_branch_explained:
+        return Done("the program itself takes another way when it is compiled")
+    return "graphdoctor bundle"
 
 
-def after_export(report: ExportReport) -> str | None:
+def after_export(report: ExportReport) -> str | Done:
     """Of an export: the page of the first rule that is in the way."""
-    return explained(blocker.finding.code for way in report.ways for blocker in way.blockers)
+    codes = (blocker.finding.code for way in report.ways for blocker in way.blockers)
+    works = Done("torch.export works" if report.best else "torch names no line to change")
+    return explained(codes) or works
 
 
-def after_comparison(comparison: DiagnosisComparison) -> str | None:
-    """Of two runs: try fixes for what is new, or measure both."""
+def after_comparison(comparison: DiagnosisComparison) -> str | Done:
+    """Of two runs: try fixes for what is new, or measure both; of scripts, the page of what is
+    new.
+    """
     remaining = (*comparison.new, *(kept.after for kept in comparison.same))
-    return command_line(comparison.after.target, "fix" if _is_broken(remaining) else "bench")
+    command = "fix" if _is_broken(remaining) else "bench"
+    return (
+        command_line(comparison.after.target, command)
+        or explained(finding.code for finding in comparison.new)
+        or Done("nothing is new")
+    )
 
 
-def after_check(report: CheckReport) -> str | None:
+def after_check(report: CheckReport) -> str | Done:
     """Of a check: fixes for the first target that failed it, or its run, if that shows more."""
     failed = next((target for target in report.targets if _has_more(target)), None)
     if failed is None:
-        return None
+        is_passed = all(target.state == "passed" for target in report.targets)
+        return Done("every target passes") if is_passed else _FAILS_ALONE
     command = "fix" if _is_broken(failed.failing) else "explain"
-    return command_line(TargetInfo(text=failed.target), command)
+    return command_line(TargetInfo(text=failed.target), command) or _NAMELESS
 
 
-def after_survey_comparison(comparison: SurveyComparison) -> str | None:
+def after_survey_comparison(comparison: SurveyComparison) -> str | Done:
     """Of two surveys: the run of the first piece that got worse, or keeps failing, else a
     measurement of what changed.
 
     What a library brings has no name for either.
     """
+    is_worse = any(piece.worse for piece in comparison.pieces)
+    why = "the command of each piece is above" if is_worse else "nothing got worse"
+    return _after_pieces(comparison) or Done(why)
+
+
+def _after_pieces(comparison: SurveyComparison) -> str | None:
     pieces = [piece for piece in comparison.pieces if piece.after.library is None]
     worse = [piece for piece in pieces if piece.worse]
     worst = min(worse, key=lambda piece: piece.verdict != "failing", default=None)
@@ -156,18 +218,19 @@ def after_survey_comparison(comparison: SurveyComparison) -> str | None:
     return command_line(TargetInfo(text=pieces[0].after.target), "bench") if pieces else None
 
 
-def after_survey(report: SurveyReport) -> str | None:
-    """Of a survey: the run of what failed first, or broke most; what a library brings has no name
-    for ``explain``.
-    """
-    rows = [row for row in report.rows if row.library is None]
-    failed = next((row for row in rows if row.error is not None), None)
+def after_survey(report: SurveyReport) -> str | Done:
+    """Of a survey: the run of what failed first, or broke most."""
+    if not report.rows:
+        return Done("no piece has finished")
+    named = [row for row in report.rows if row.library is None]
+    failed = next((row for row in named if row.error is not None), None)
     worst = failed or max(
-        rows, key=lambda row: (row.skipped_frames or 0, row.break_sites or 0), default=None
+        named, key=lambda row: (row.skipped_frames or 0, row.break_sites or 0), default=None
     )
-    if worst is None or (failed is None and not worst.skipped_frames and not worst.break_sites):
-        return None
-    return _explain(worst.target)
+    if worst is not None and (failed or worst.skipped_frames or worst.break_sites):
+        return _explain(worst.target) or _NAMELESS
+    is_whole = all(row.is_passed and row.is_whole for row in report.rows)
+    return Done("every target compiles whole" if is_whole else "what costs most is above")
 
 
 def _has_more(target: TargetCheck) -> bool:

@@ -334,16 +334,23 @@ class Drawing(Part):
 
 
 @dataclass(frozen=True)
+class Done:
+    """The end of the way: why no command is left to run, a clause."""
+
+    why: str
+
+
+@dataclass(frozen=True)
 class View:
     """A whole document; ``links`` are anchors of the lines that the page shows, ``then`` the
-    command to run next.
+    command to run next, or why there is none.
     """
 
     title: tuple[str, ...]
     kind: str
     parts: Blocks
     version: str = ""
-    then: str | None = None
+    then: str | Done | None = None
     links: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
 

@@ -139,7 +139,7 @@ def recompiles_view(diagnosis: Diagnosis) -> View:
         *closing(diagnosis, prefix="GD2"),
     )
     return diagnosis_view(
-        diagnosis, "recompiles", pieces, command if has_more else after_run(diagnosis)
+        diagnosis, "recompiles", pieces, (has_more and command) or after_run(diagnosis)
     )
 
 

@@ -65,7 +65,11 @@ _ALWAYS = ("graphs", "break_sites", "skipped_frames")
 
 
 def report_view(
-    diagnosis: Diagnosis, picture: Picture | None = None, *, root: Path | None = None
+    diagnosis: Diagnosis,
+    picture: Picture | None = None,
+    *,
+    root: Path | None = None,
+    is_within_limits: bool = False,
 ) -> View:
     """Return the whole diagnosis; ``picture`` is what a page draws, None for one of the other
     outputs.
@@ -75,7 +79,8 @@ def report_view(
         from graphdoctor.views.html.page import Page
 
         page = Page(diagnosis, picture, root or Path.cwd())
-    view = words.diagnosis_view(diagnosis, "report", _parts(diagnosis, page), after_run(diagnosis))
+    then = after_run(diagnosis, is_within_limits=is_within_limits)
+    view = words.diagnosis_view(diagnosis, "report", _parts(diagnosis, page), then)
     return view if page is None else replace(view, links=page.links)
 
 

@@ -23,6 +23,7 @@ from graphdoctor.views.parts import (
     Code,
     Column,
     Diff,
+    Done,
     Drawing,
     Figures,
     Inline,
@@ -120,7 +121,9 @@ def write_view(view: View, console: Console, *, is_verbose: bool = False) -> Non
     if console.file.isatty() and text.count("\n") >= console.height:
         verdicts = (part for part in view.parts if isinstance(part, Verdict))
         ending += [Text(), *map(_verdict, verdicts)]
-    if view.then is not None:
+    if isinstance(view.then, Done):
+        ending += [Text(), clean(f"Done: {view.then.why}.")]
+    elif view.then is not None:
         command = Text("Next: ", no_wrap=True, overflow="ignore").append_text(code(view.then))
         ending += [Text(), command]
     for renderable in ending:

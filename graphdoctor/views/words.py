@@ -10,7 +10,7 @@ from graphdoctor.facts.base import grouped, sum_of_known
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.fixes import WORKING
 from graphdoctor.facts.trials import TEXTS
-from graphdoctor.views.parts import Block, Note, Place, Row, Rows, Section, Span, Tone, View
+from graphdoctor.views.parts import Block, Done, Note, Place, Row, Rows, Section, Span, Tone, View
 from graphdoctor.wording import (
     UNCHANGED,
     counted,
@@ -129,7 +129,7 @@ def title_parts(side: Recording | Side) -> list[str]:
 
 
 def diagnosis_view(
-    diagnosis: Diagnosis, kind: str, pieces: Iterable[Block], then: str | None
+    diagnosis: Diagnosis, kind: str, pieces: Iterable[Block], then: str | Done
 ) -> View:
     """Return parts about a diagnosis, or a part of it, as a document, and the command to run
     next.
@@ -157,7 +157,7 @@ def study_view(
     report: AccuracyReport | BenchReport | CureReport | ExportReport | ProfileReport,
     kind: str,
     pieces: Iterable[Block],
-    then: str | None,
+    then: str | Done,
 ) -> View:
     """Return parts about what a study found out as a document, and the command to run next."""
     return View(run_title(report), kind, tuple(pieces), report.graphdoctor_version, then)

@@ -28,6 +28,7 @@ from graphdoctor.views.next_step import (
     explained,
     kept,
 )
+from graphdoctor.views.parts import Done
 from graphdoctor.views.report import report_view
 from tests.conftest import REPOSITORY, run_command
 from tests.each import for_each
@@ -44,6 +45,8 @@ BROKEN = recording(breaks=(record(entry(12)),))
 
 
 SCRIPT = TargetInfo(text="train.py", kind="script")
+WITH_ARGUMENTS = TargetInfo(text="-m train --lr 3", kind="script", model="a.py:Net")
+LIMITS = "--max-breaks 0 --max-recompiles 0 --no-limit-hit"
 UNCOMPILED = recording().replace(
     target=SCRIPT.replace(model="train.py:Net"), compiles=(), frames=(), graphs=(), breaks=()
 )
@@ -68,8 +71,14 @@ def is_accepted(command: str) -> bool:
 
 
 @for_each("name", [name for name in VIEWS if name not in ("comparison of surveys", "stages")])
-def test_every_report_ends_with_a_command(name: str) -> None:
+def test_every_report_ends_with_a_command_or_why_there_is_none(name: str) -> None:
     view = VIEWS[name]()
+    if isinstance(view.then, Done):
+        said = f"Done: {view.then.why}."
+        assert " ".join(on_terminal(view, width=400).split()).endswith(f" {said}")
+        assert render_view_markdown(view).endswith(f"\n\n{said}\n")
+        assert said in render_view_page(view)
+        return
     assert view.then is not None
     assert on_terminal(view, width=40).endswith(f"\n\nNext: {view.then}\n")
     assert render_view_markdown(view).endswith(f"\n\nNext: `{view.then}`\n")
@@ -91,7 +100,7 @@ def test_two_surveys_without_a_regression_lead_to_a_measurement() -> None:
     before = [row("c", library="timm", break_sites=2), row("a", break_sites=2)]
     after = [row("c", library="timm"), row("a")]
     assert after_survey_comparison(compared(before, after)) == "graphdoctor bench models/a.py"
-    assert after_survey_comparison(compared(before[:1], after[:1])) is None
+    assert isinstance(after_survey_comparison(compared(before[:1], after[:1])), Done)
 
 
 @for_each(
@@ -111,8 +120,11 @@ def test_two_surveys_without_a_regression_lead_to_a_measurement() -> None:
         (BROKEN.replace(is_partial=True), None, "explain model.py"),
         # A script is changed by hand.
         (BROKEN.replace(target=SCRIPT), None, "rule GD101"),
-        (recording().replace(target=SCRIPT), None, None),
-        (recording().replace(target=SCRIPT.replace(model="a.py:Net")), None, None),
+        # What is good in one is kept so by limits.
+        (recording().replace(target=SCRIPT), None, f"run {LIMITS} train.py"),
+        (recording().replace(target=WITH_ARGUMENTS), None, f"run {LIMITS} -m train --lr 3"),
+        (recording().replace(target=SCRIPT, is_partial=True), None, "run train.py"),
+        (recording().replace(target=SCRIPT.replace(kind="block")), None, None),
         (UNCOMPILED, None, "explain train.py:Net"),
         # What was verified is written, then measured.
         (VERIFIED, CHOSEN, "fix model.py --select GD1 --unsafe-fixes --no-timing --apply"),
@@ -129,8 +141,17 @@ def test_a_run_leads_to_what_its_findings_ask_for(
 ) -> None:
     diagnosis = diagnosed(facts) if treatment is None else treated(facts, treatment)
     said = after_run(diagnosis)
-    assert said == (command and f"graphdoctor {command}")
-    assert said is None or is_accepted(said)
+    if command is None:
+        assert isinstance(said, Done)
+    else:
+        assert said == f"graphdoctor {command}"
+        assert is_accepted(said)
+
+
+def test_a_script_within_its_limits_is_done() -> None:
+    kept_so = diagnosed(recording().replace(target=SCRIPT))
+    view = report_view(kept_so, is_within_limits=True)
+    assert on_terminal(view).endswith("\n\nDone: it keeps within its limits.\n")
 
 
 def test_written_fixes_are_measured_next() -> None:
@@ -141,7 +162,7 @@ def test_written_fixes_are_measured_next() -> None:
 @pytest.mark.parametrize("name", ["a\nb.py", "a\x1b[31m.py", "a\u202eb.py"])
 def test_a_name_that_cannot_be_shown_is_no_command(name: str) -> None:
     named = recording(target=name)
-    assert after_run(diagnosed(named)) is None
+    assert isinstance(after_run(diagnosed(named)), Done)
     assert "Next:" not in on_terminal(report_view(diagnosed(named)))
 
 
@@ -170,7 +191,7 @@ def test_a_bench_leads_to_what_its_result_asks_for(
         measured=()
     )
     said = after_bench(timed)
-    assert said is not None
+    assert isinstance(said, str)
     assert said.split()[1] == name
 
 
@@ -209,10 +230,9 @@ def test_a_cure_is_written_then_kept() -> None:
 
 def test_where_eager_mode_is_fastest_nothing_is_left_to_do() -> None:
     slower = cured(best=EAGER, cured=None, diff="")
-    assert after_cure(slower, is_written=False) is None
-    assert "Done: keep eager mode for this model." in on_terminal(cure_view(slower))
+    assert on_terminal(cure_view(slower)).endswith("\nDone: keep eager mode for this model.\n")
     noisy = slower.replace(noise=Noise(ratio=2.0, spread=1.0, is_noisy=True))
-    assert "Done" not in on_terminal(cure_view(noisy))
+    assert str(after_cure(noisy, is_written=False)).startswith("graphdoctor cure ")
 
 
 @pytest.mark.slow
@@ -261,15 +281,16 @@ NOT_THERE = recording().replace(
     ],
 )
 def test_what_fails_by_itself_is_not_run_again(facts: Recording, *, again: bool) -> None:
-    command = "graphdoctor explain model.py" if again else None
+    fails = Done("the program fails without torch.compile: fix that first")
+    ending = "graphdoctor explain model.py" if again else fails
     diagnosis = diagnosed(facts)
-    assert after_run(diagnosis) == command
+    assert after_run(diagnosis) == ending
     crashed = TargetCheck(name="model.py", target="model.py", state="crashed", diagnosis=diagnosis)
-    assert after_check(check_report(crashed)) == command
+    assert after_check(check_report(crashed)) == ending
 
 
 def test_a_check_goes_on_with_what_there_is_to_see() -> None:
     missing = TargetCheck(name="gone.py", target="gone.py", state="crashed")
     failing = TargetCheck(name="model.py", target="model.py", state="failed")
-    assert after_check(check_report(missing)) is None
+    assert isinstance(after_check(check_report(missing)), Done)
     assert after_check(check_report(missing, failing)) == "graphdoctor explain model.py"

@@ -44,7 +44,7 @@ _RESULTS: dict[type[Document], Callable[[Any], object]] = {
     ProfileReport: ProfileResult,
 }
 """What formats show of a document, if not itself."""
-_AFTER: dict[type[Document], Callable[[Any], str | None]] = {
+_AFTER: dict[type[Document], Callable[[Any], object]] = {
     Diagnosis: next_step.after_run,
     BenchReport: next_step.after_bench,
     ProfileReport: next_step.after_profile,
@@ -138,13 +138,14 @@ def read_into(
     facts = read_fact(kind, parsed)
     name = "markdown" if detail == "report" and "markdown" in shown.names else "text"
     result = _RESULTS[kind](facts) if kind in _RESULTS else facts
+    then = _AFTER[kind](facts) if kind in _AFTER else None
     text = str(shown.named(name).render(result, formats.RenderOptions(folder)))
     findings = findings_of(facts)
     return answer.replace(
         report=text if detail == "report" else without_middle(text, _MOST_CHARACTERS),
         findings=tuple(map(_short, findings[:_MOST_FINDINGS])),
         more_findings=len(findings[_MOST_FINDINGS:]),
-        next=_AFTER[kind](facts) if kind in _AFTER else None,
+        next=then if isinstance(then, str) else None,
         detail=None if detail in (None, "report") else detail_of(facts, detail, folder),
     )
 

@@ -32,6 +32,7 @@ from graphdoctor.views.parts import (
     Cell,
     Code,
     Column,
+    Done,
     Figure,
     Figures,
     Note,
@@ -85,7 +86,10 @@ def job_view(job: Job) -> View:
     """Return the report of a job as a tree."""
     title = [job.target.text or "trace logs", counted(len(job.ranks), "rank")]
     title += [f"torch {job.environment.torch}"] if job.environment.torch else []
-    then = _comparison(job) or explained(finding.code for finding in job.findings)
+    page = explained(finding.code for finding in job.findings)
+    is_alike = job.first_divergence is None
+    why = "ranks compile alike, and nothing was found" if is_alike else "what differs is above"
+    then = _comparison(job) or page or Done(why)
     return View(tuple(title), "ranks", tuple(_parts(job)), job.graphdoctor_version, then)
 
 
