@@ -12,25 +12,6 @@ import torch.nn.functional as F
 # Samples
 
 
-def flip_some(x: "f B T", p: "f B"):
-    out = torch.empty_like(x)
-    for i in range(x.shape[0]):
-        if p[i] > 0.5:
-            out[i] = x[i].flip(-1)
-        else:
-            out[i] = x[i]
-    return out
-
-
-def scale_each(x: "f B C H W", scale: "f B"):
-    out = []
-    for i in range(len(x)):
-        s = scale[i].item()
-        # Keep what is small.
-        out.append(torch.where(x[i].abs() < 0.1, x[i], x[i] * s))
-    return torch.stack(out)
-
-
 def listed(x: "f B T D", p: "f B"):
     out = []
     for image, prob in zip(x, p.tolist()):
@@ -38,13 +19,6 @@ def listed(x: "f B T D", p: "f B"):
             image = image * (1 + prob)
         out.append(image)
     return torch.stack(out)
-
-
-def shuffled(x: "f B T H", order: "p B T"):
-    out = torch.empty_like(x)
-    for i in range(x.shape[0]):
-        out[i] = x[i, order[i]]
-    return out
 
 
 def clamped(x: "f B T", low: "f B"):
@@ -55,15 +29,6 @@ def clamped(x: "f B T", low: "f B"):
     return out
 
 
-def by_maximum(x: "f B T"):
-    out = torch.zeros_like(x)
-    for i in range(x.size(0)):
-        m = x[i].abs().max()
-        if m > 0.5:
-            out[i] = x[i] / m
-    return out
-
-
 def noisy(x: "f B T", p: "f B"):
     out = []
     for i in range(x.size(0)):
@@ -71,13 +36,6 @@ def noisy(x: "f B T", p: "f B"):
             out.append(x[i] + torch.randn_like(x[i]))
         else:
             out.append(x[i])
-    return torch.stack(out)
-
-
-def picked_logit(logits: "f B C", index: "i B < C"):
-    out = []
-    for i in range(logits.size(0)):
-        out.append(logits[i, index[i].item()])
     return torch.stack(out)
 
 
@@ -103,15 +61,6 @@ def three_ways(x: "f B T", mode: "i B < 3"):
     return out
 
 
-def skip_masked(x: "f B T", mask: "b B"):
-    out = torch.zeros(x.shape[0], x.shape[1])
-    for i in range(x.shape[0]):
-        if not mask[i]:
-            continue
-        out[i] = x[i].softmax(-1)
-    return out
-
-
 def differences(x: "f T D", reset: "b T"):
     out = torch.zeros_like(x)
     for t in range(1, x.size(0)):
@@ -122,26 +71,6 @@ def differences(x: "f T D", reset: "b T"):
 
 
 # Experts
-
-
-class TopK(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.gate = nn.Linear(4, 3)
-        self.experts = nn.ModuleList(
-            [nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)) for _ in range(3)]
-        )
-
-    def forward(self, x: "f N 4"):
-        probs = F.softmax(self.gate(x), dim=-1)
-        weight, route = torch.topk(probs, 2, dim=-1)
-        out = torch.zeros_like(x)
-        for i, expert in enumerate(self.experts):
-            rows, slot = torch.where(route == i)
-            if rows.numel() == 0:
-                continue
-            out[rows] += weight[rows, slot, None] * expert(x[rows])
-        return out
 
 
 class Switch(nn.Module):
@@ -184,38 +113,6 @@ class Capacity(nn.Module):
         return out, dropped
 
 
-class Masked(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.gate = nn.Linear(4, 3)
-        self.experts = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
-
-    def forward(self, x: "f B T 4"):
-        choice = self.gate(x).argmax(-1)
-        y = torch.zeros_like(x)
-        for e, expert in enumerate(self.experts):
-            mask = choice == e
-            if mask.any():
-                y[mask] = expert(x[mask])
-        return x + y
-
-
-class Added(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.gate = nn.Linear(4, 3)
-        self.experts = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
-
-    def forward(self, x: "f N 4"):
-        weights, selected = torch.topk(self.gate(x).softmax(dim=-1), 2)
-        final = torch.zeros_like(x)
-        for e in range(len(self.experts)):
-            rows, k = torch.where(selected == e)
-            current = self.experts[e](x[rows]) * weights[rows, k].unsqueeze(-1)
-            final.index_add_(0, rows, current)
-        return final
-
-
 class WithDropout(nn.Module):
     def __init__(self):
         super().__init__()
@@ -249,22 +146,6 @@ class WithNorm(nn.Module):
 # Classes and segments
 
 
-def prototypes(x: "f N D", labels: "i N < 4"):
-    protos = torch.zeros(4, x.size(1))
-    for c in range(4):
-        m = labels == c
-        if m.any():
-            protos[c] = x[m].mean(0)
-    return protos
-
-
-def label_counts(labels: "i N < 4"):
-    counts = torch.zeros(4)
-    for c in range(4):
-        counts[c] = (labels == c).sum().item()
-    return counts
-
-
 def segment_means(x: "f N D", batch: "i N < 3"):
     out = []
     for g in range(3):
@@ -276,35 +157,6 @@ def segment_means(x: "f N D", batch: "i N < 3"):
     return torch.stack(out, dim=0)
 
 
-def class_accuracy(pred: "i N < 3", labels: "i N < 3"):
-    acc = torch.zeros(3)
-    for c in range(3):
-        mask = labels == c
-        if mask.sum() > 0:
-            acc[c] = (pred[mask] == labels[mask]).float().mean()
-    return acc
-
-
-def iou(pred: "i H W < 3", target: "i H W < 3"):
-    ious = torch.zeros(3)
-    for c in range(3):
-        inter = ((pred == c) & (target == c)).sum().float()
-        union = ((pred == c) | (target == c)).sum().float()
-        if union > 0:
-            ious[c] = inter / union
-    return ious.mean()
-
-
-def class_loss(x: "f N D", y: "f N D", labels: "i N < 3"):
-    total = x.new_zeros(())
-    for c in range(3):
-        m = labels == c
-        if m.sum() == 0:
-            continue
-        total = total + (x[m] - y[m]).abs().mean()
-    return total
-
-
 def segment_max(x: "f N D", batch: "i N < 3"):
     out = x.new_zeros(3, x.size(1))
     for g in range(3):
@@ -312,17 +164,6 @@ def segment_max(x: "f N D", batch: "i N < 3"):
         if idx.numel() > 0:
             out[g] = x[idx].amax(dim=0)
     return out
-
-
-def variance_within(x: "f N D", labels: "i N < 3"):
-    loss = 0.0
-    for c in range(3):
-        m = labels == c
-        if not m.any():
-            continue
-        center = x[m].mean(0)
-        loss = loss + ((x[m] - center) ** 2).sum()
-    return loss
 
 
 def running_means(x: "f N D", labels: "i N < 3", old: "f 3 D"):
@@ -354,57 +195,12 @@ def selected_scores(scores: "f N", labels: "i N < 3"):
 # Ragged rows
 
 
-def mean_of_length(x: "f B T D", lengths: "n B <= T"):
-    out = []
-    for i, n in enumerate(lengths.tolist()):
-        out.append(x[i, :n].mean(0))
-    return torch.stack(out)
-
-
-def copy_length(x: "f B T D", lengths: "n B <= T"):
-    out = torch.zeros_like(x)
-    for i in range(x.size(0)):
-        n = int(lengths[i])
-        out[i, :n] = x[i, :n]
-    return out
-
-
-def length_mask(x: "f B T", lengths: "n B <= T"):
-    mask = torch.zeros(x.size(0), x.size(1), dtype=torch.bool)
-    for i, n in enumerate(lengths.tolist()):
-        mask[i, :n] = True
-    return x.masked_fill(~mask, 0.0)
-
-
-def fill_padding(scores: "f B T", lengths: "n B <= T"):
-    scores = scores.clone()
-    for i in range(scores.shape[0]):
-        scores[i, lengths[i].item() :] = -1e9
-    return scores.softmax(-1)
-
-
-def last_step(h: "f B T D", lengths: "n B <= T"):
-    out = []
-    for i in range(h.size(0)):
-        out.append(h[i, lengths[i].item() - 1])
-    return torch.stack(out)
-
-
 def attention_of_length(x: "f B T D", score: "f B T", lengths: "n B <= T"):
     out = []
     for b, n in enumerate(lengths.tolist()):
         weight = score[b, :n].softmax(0)
         out.append((weight.unsqueeze(-1) * x[b, :n]).sum(0))
     return torch.stack(out)
-
-
-def max_of_length(x: "f B T D", lengths: "n B <= T"):
-    pooled = torch.zeros(x.size(0), x.size(2))
-    for i in range(x.size(0)):
-        n = lengths[i].item()
-        if n > 0:
-            pooled[i] = x[i, :n].amax(dim=0)
-    return pooled
 
 
 def packed_sums(packed: "f P D", lengths: "s B P"):
@@ -428,23 +224,7 @@ def masked_rows(x: "f B T D", mask: "b B T"):
     return torch.stack(out)
 
 
-def loss_of_length(x: "f B T", y: "f B T", lengths: "n B <= T"):
-    total = 0.0
-    for i, n in enumerate(lengths.tolist()):
-        total = total + (x[i, :n] - y[i, :n]).pow(2).sum()
-    return total / lengths.sum()
-
-
 # Running values
-
-
-def offsets(counts: "i B < 5"):
-    starts = torch.zeros_like(counts)
-    offset = 0
-    for i in range(len(counts)):
-        starts[i] = offset
-        offset += counts[i].item()
-    return starts
 
 
 def alphas(beta: "f T"):
@@ -454,17 +234,6 @@ def alphas(beta: "f T"):
         alpha = alpha * (1 - b)
         out.append(alpha)
     return torch.tensor(out)
-
-
-def discounted(r: "f T", done: "b T"):
-    out = torch.zeros_like(r)
-    total = 0.0
-    for t in range(len(r)):
-        if done[t]:
-            total = 0.0
-        total = r[t] + 0.9 * total
-        out[t] = total
-    return out
 
 
 # As in libraries
@@ -520,13 +289,6 @@ def dice(logits: "f N 4", target: "i N < 4"):
     return torch.stack(losses).mean()
 
 
-def channel_shuffle(x: "f B C H W", order: "p B C"):
-    out = torch.empty_like(x)
-    for i in range(out.shape[0]):
-        out[i] = x[i, order[i]]
-    return out
-
-
 def masked_cross_entropy(logits: "f N 4", labels: "i N < 4", group: "i N < 2"):
     total = logits.new_zeros(())
     for g in range(2):
@@ -536,24 +298,7 @@ def masked_cross_entropy(logits: "f N 4", labels: "i N < 4", group: "i N < 2"):
     return total
 
 
-def comprehension(x: "f B T", p: "f B"):
-    return torch.stack([x[i] * float(p[i]) for i in range(len(x))])
-
-
-def comprehension_of_pairs(x: "f B T", lengths: "n B <= T"):
-    pooled = torch.stack([row[:n].sum() / max(n, 1) for row, n in zip(x, lengths.tolist())])
-    return pooled * 2
-
-
 # Other styles
-
-
-def solarize(x: "f B C H W", thresholds: "f B"):
-    res = []
-    for i in range(x.shape[0]):
-        t = float(thresholds[i])
-        res.append(torch.where(x[i] < t, x[i], 1.0 - x[i]))
-    return torch.stack(res)
 
 
 def dice_per_class(pred: "f B C H W", target: "i B H W < 3"):
@@ -565,50 +310,6 @@ def dice_per_class(pred: "f B C H W", target: "i B H W < 3"):
             continue
         total = total + 1 - 2 * (p * t).sum() / (p.sum() + t.sum() + 1e-6)
     return total
-
-
-def class_balanced(losses: "f N", labels: "i N < 4"):
-    per_class = losses.new_zeros(4)
-    for c in range(4):
-        sel = losses[labels == c]
-        if sel.numel() > 0:
-            per_class[c] = sel.mean()
-    return per_class.sum()
-
-
-def normalized_rows(x: "f B T", lengths: "n B <= T"):
-    out = x.clone()
-    for b in range(x.size(0)):
-        n = int(lengths[b].item())
-        if n > 1:
-            out[b, :n] = x[b, :n] - x[b, :n].mean()
-    return out
-
-
-def token_accuracy(logits: "f B T C", labels: "i B T < C", lengths: "n B <= T"):
-    correct = 0
-    for b in range(logits.size(0)):
-        n = lengths[b].item()
-        correct += (logits[b, :n].argmax(-1) == labels[b, :n]).sum()
-    return correct / lengths.sum().clamp(min=1)
-
-
-def graph_readout(h: "f N D", batch: "i N < 3", gate: "f N"):
-    outs = []
-    for g in range(3):
-        mask = batch == g
-        w = gate[mask].softmax(0)
-        outs.append((w.unsqueeze(-1) * h[mask]).sum(0))
-    return torch.stack(outs)
-
-
-def ema_codebook(z: "f N D", codes: "i N < 4", book: "f 4 D"):
-    new = book.clone()
-    for k in range(4):
-        hits = z[codes == k]
-        if len(hits) > 0:
-            new[k] = 0.9 * book[k] + 0.1 * hits.mean(0).detach()
-    return new
 
 
 def pairwise_margin(scores: "f B C", target: "i B < C"):
@@ -653,54 +354,3 @@ def present_classes(x: "f N C", labels: "i N < 4"):
             continue
         losses.append((x[:, 0][m] - c).square().mean())
     return torch.stack(losses).sum() / max(len(losses), 1)
-
-
-# Rows that are set, found and counted
-
-
-def silence(x: "f B C T", lens: "n B <= T"):
-    x = x.clone()
-    for i, n in enumerate(lens.tolist()):
-        x[i, :, n:] = 0
-    return x
-
-
-def padded_mask(x: "f B T D", lens: "n B <= T"):
-    mask = torch.zeros(x.shape[0], x.shape[1], dtype=torch.bool)
-    for i, n in enumerate(lens):
-        mask[i, :n] = True
-    return x.masked_fill(mask.unsqueeze(-1), 0)
-
-
-def hard_negatives(scores: "f B N", least: "f B", bank: "f N D"):
-    negatives = []
-    for i in range(scores.shape[0]):
-        candidates = torch.nonzero(scores[i] < least[i]).squeeze(1)
-        if len(candidates) == 0:
-            negatives.append(bank[scores[i].argmin()])
-            continue
-        best = candidates[scores[i][candidates].argmax()]
-        negatives.append(bank[best])
-    return torch.stack(negatives)
-
-
-def some_anchors(sim: "f N N", labels: "i N < C"):
-    losses = []
-    for i in range(len(labels)):
-        mask = labels == labels[i]
-        mask[i] = False
-        if mask.sum() == 0:
-            continue
-        losses.append(-sim[i][mask].mean())
-    if not losses:
-        return sim.sum() * 0, 0
-    losses = torch.stack(losses)
-    return losses.mean() + losses.max(), int((losses > 0).sum())
-
-
-def reciprocal_ranks(scores: "f B N", labels: "i B < N"):
-    ranks = []
-    order = scores.argsort(dim=1, descending=True)
-    for row, label in zip(order, labels):
-        ranks.append((row == label).nonzero(as_tuple=True)[0].item() + 1)
-    return sum(1.0 / r for r in ranks) / len(ranks), sum(r <= 3 for r in ranks) / len(ranks)

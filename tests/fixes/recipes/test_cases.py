@@ -30,9 +30,7 @@ HAS_COLUMNS = TORCH > (2, 11)
 """2.11 tells the line of a break and no columns."""
 
 OTHERWISE = {"hoist-read/random"} if TORCH > (2, 13) else set()
-if not HAS_COLUMNS:
-    OTHERWISE = {"hoist-read/unused"}
-"""2.15 breaks at the expression around it, by another rule; 2.11 names another rule."""
+"""2.15 breaks at the expression around it, by another rule."""
 
 
 def name_of(recipe: Recipe, path: Path) -> str:
