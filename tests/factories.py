@@ -9,7 +9,7 @@ from typing import Any
 
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.fixes import LeftFinding, Outcome, Reason
+from graphdoctor.facts.fixes import Outcome, Reason
 from graphdoctor.facts.guards import ChangeKind, GuardChange, RecompileCause
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import (
@@ -36,7 +36,7 @@ from graphdoctor.rules.diagnosis.diagnose import diagnose
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trace.causes import cause_of_reasons
 from graphdoctor.trials.program import RunChange
-from graphdoctor.views.reasons import left_text, reasons_text, why_text
+from graphdoctor.views.reasons import reasons_text, why_text
 
 ROOT = Path("/project")
 FILE = "/project/model.py"
@@ -329,8 +329,3 @@ def in_words(reasons: Iterable[Any]) -> list[str | None]:
         reasons_text([one if isinstance(one, Reason) else read_fact(Reason, one)])
         for one in reasons
     ]
-
-
-def why_left(finding: Mapping[str, Any]) -> str:
-    """Why a finding is still there, in words."""
-    return left_text(read_fact(LeftFinding, finding))

@@ -30,10 +30,6 @@ def fail_at_3(number):
     return number
 
 
-def unpicklable(number):
-    return (lambda: number) if number == 1 else number
-
-
 def killed_at_2(number):
     if number == 2:
         os.kill(os.getpid(), signal.SIGKILL)
