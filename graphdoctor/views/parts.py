@@ -292,13 +292,13 @@ class Diff(Part):
 
 @dataclass(frozen=True, init=False)
 class Section(Part):
-    """Parts under a heading; one without parts isn't shown. ``short`` is its name in the page's
-    navigation.
+    """Parts under a heading; one without parts isn't shown. ``anchor`` is what links on the page
+    call it, its title if that is None.
     """
 
     title: Inline
     parts: Blocks
-    short: str | None
+    anchor: str | None
     count: int | None
     tone: Tone | None
 
@@ -306,7 +306,7 @@ class Section(Part):
         self,
         title: Inline,
         parts: Block | Iterable[Block],
-        short: str | None = None,
+        anchor: str | None = None,
         count: int | None = None,
         tone: Tone | None = None,
         *,
@@ -314,7 +314,8 @@ class Section(Part):
     ) -> None:
         """Keep the parts, or the one part."""
         inner = (parts,) if isinstance(parts, Block) else tuple(parts)
-        vars(self).update(title=title, parts=inner, short=short, count=count, tone=tone, show=show)
+        vars(self).update(title=title, parts=inner, anchor=anchor)
+        vars(self).update(count=count, tone=tone, show=show)
 
 
 @dataclass(frozen=True)

@@ -109,11 +109,14 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
         yield Section("Sensitivity", variation_parts(diagnosis))
     yield from stage_parts(diagnosis)
     log = (Rows(log_rows(diagnosis), "line"), *unshown_text(diagnosis))
-    yield Section("Evidence", (*log, page.evidence()) if page else log)
-    yield words.unknown_section(words.other_gaps(diagnosis))
+    unknown = words.unknown_section(words.other_gaps(diagnosis))
     settings = Rows(words.setting_rows(recording.target, recording.environment))
-    yield Section("Environment", settings, show="long")
-    if page is None:
+    environment = Section("Environment", settings, show="long")
+    if page is not None:
+        evidence = Section("Evidence", (*log, page.evidence()), show="long")
+        yield Section("About this run", (unknown, evidence, environment))
+    else:
+        yield from (Section("Evidence", log), unknown, environment)
         yield Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
     yield from () if treatment is None else keeping(diagnosis, treatment)

@@ -69,7 +69,7 @@ def _parts(report: ExportReport) -> Iterator[Block]:
             "dim",
         )
     ways = Rows(_way(way, report) for way in report.ways)
-    yield Section("What torch.export says", ways, short="Ways")
+    yield Section("What torch.export says", ways, anchor="Ways")
     for way in report.ways:
         inputs = [
             Row(Span(input_.name), Span(join_texts(" ", input_.value, input_.kind, input_.target)))
@@ -102,13 +102,13 @@ def _parts(report: ExportReport) -> Iterator[Block]:
         for finding in report.breaks
     ]
     next_stop = "torch.compile also breaks here, so strict=True may stop here next"
-    yield Section(next_stop, Rows(breaks, "line", _MAX_BREAKS), short="Breaks")
+    yield Section(next_stop, Rows(breaks, "line", _MAX_BREAKS), anchor="Breaks")
     if (lines := to_paste(report)) is not None:
         text = (
             "The program takes only the sizes that it was exported with, unless dynamic_shapes says"
             " otherwise."
         )
-        yield Section("To export it", (Code(lines), Note(text, "dim")), short="Code")
+        yield Section("To export it", (Code(lines), Note(text, "dim")), anchor="Code")
     yield unknown_section(report.gaps)
 
 

@@ -37,7 +37,7 @@ def render_view_page(view: parts.View, *, has_source: bool = True) -> str:
     first = sections[0] if sections else len(shown)
     scripts = dict.fromkeys(script for drawing in drawings for script in drawing.scripts)
     styles = dict.fromkeys(style for drawing in drawings for style in drawing.styles)
-    theme, *texts = map(_asset, ("theme.js", "core.js", *scripts))
+    theme, *texts = map(_asset, ("theme.js", "core.js", *scripts, "find.js"))
     digests = (hashlib.sha256(text.encode()).digest() for text in (theme, *texts))
     sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     # 'unsafe-inline' is for styles only: the length of a bar is an inline style.
@@ -74,7 +74,7 @@ def environment() -> Environment:
     """Templates, and what they call."""
 
     def anchor(section: parts.Section) -> str:
-        name = section.short or parts.plain_text(section.title)
+        name = section.anchor or parts.plain_text(section.title)
         return re.sub(r"\W+", "-", name).strip("-").lower()
 
     def drawn(drawing: parts.Drawing) -> Markup:
@@ -110,6 +110,7 @@ def environment() -> Environment:
         "spans": parts.spans,
         "plain": parts.plain_text,
         "blocks": parts.blocks,
+        "has_content": parts.has_content,
         "kind": lambda part: type(part).__name__,
         "anchor": anchor,
         "drawn": drawn,

@@ -13,7 +13,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import GuardSet
-from graphdoctor.facts.picture import Phase, Picture
+from graphdoctor.facts.picture import Lane, Phase, Picture, SegmentKind
 from graphdoctor.facts.record_kinds import MEANINGS
 from graphdoctor.facts.recording import Compile, Graph
 from graphdoctor.facts.stack import StackEntry, relative
@@ -113,9 +113,13 @@ class Page:
         return self._drawing("coverage", summary=self._diagnosis.summary)
 
     def shares(self) -> Iterator[Block]:
-        """Yield a bar of what compiling took."""
+        """Yield a bar of where a steady call's time goes, and one of what compiling took."""
+        steady = [lane for lane in self._picture.lanes if lane.call_index is None]
+        if len(steady) == 1 and not steady[0].hidden_segments:
+            title = "Steady call, profiled" if steady[0].is_profiled else "Steady call"
+            yield self._drawing("shares", title=title, link="calls", shares=call_shares(steady[0]))
         if shares := compile_shares(self._picture.phases):
-            yield self._drawing("shares", shares=shares)
+            yield self._drawing("shares", title="Compile time", link="time", shares=shares)
 
     def evidence(self) -> Drawing:
         """Return the environment, torch's configuration, and the records of the log."""
@@ -156,13 +160,13 @@ class Page:
         recording, summary = diagnosis.recording, diagnosis.summary
         if picture.lanes or recording.calls:
             yield Section("Calls", self._calls(), count=len(recording.calls) or None)
-        if recompiles := list(self._recompiles()):
-            count = summary.recompiles or None
-            yield Section("Recompiles", (*recompiles, *what_if), count=count)
         if recording.guards is not None and recording.guards.sets:
             yield Section("Guards", self._guards(recording.guards.sets))
         if diagnosis.graphs:
             yield Section("Graphs", self._graph_list(), count=len(diagnosis.graphs))
+        if recompiles := list(self._recompiles()):
+            count = summary.recompiles or None
+            yield Section("Recompiles", (*recompiles, *what_if), count=count)
         listed = {None, *self._listed}
         phases = [phase for phase in picture.phases if phase.compile_id in listed]
         if phases or recording.compiles:
@@ -313,6 +317,29 @@ def _height_of(depths: Iterable[int]) -> tuple[int, int]:
     """
     bars = [_LINE * depth + 4 for depth in depths]
     return sum(max(bar, _NAME) + 1 for bar in bars), sum(bar + _NARROW_NAME + 1 for bar in bars)
+
+
+_SEGMENTS: dict[SegmentKind, str] = {
+    "graph": "compiled graphs",
+    "eager": "eager operations",
+    "guards": "guard checks",
+    "compile": "compiling",
+    "backward": "backward pass",
+}
+
+
+def call_shares(lane: Lane) -> list[tuple[str, str, float, float]]:
+    """Split a call's time among what ran in it: kind, name, microseconds, share."""
+    totals = dict.fromkeys(_SEGMENTS, 0.0)
+    for segment in lane.segments:
+        totals[segment.kind] += segment.end_us - segment.start_us
+    rest = "Python" if lane.is_profiled else "Python, eager operations and guard checks"
+    rest_us = lane.duration_us - sum(totals.values())
+    named = [
+        *((kind, _SEGMENTS[kind], us) for kind, us in totals.items()),
+        ("python", rest, rest_us),
+    ]
+    return [(kind, name, us, us / lane.duration_us) for kind, name, us in named if us > 0]
 
 
 # Phases of compiling, added up.

@@ -21,12 +21,11 @@ SECTIONS = (
     "source",
     "findings",
     "calls",
-    "recompiles",
     "guards",
     "graphs",
+    "recompiles",
     "time",
-    "evidence",
-    "environment",
+    "about-this-run",
 )
 
 
@@ -59,8 +58,12 @@ def test_every_section_has_its_heading_and_its_content(visit, reported):
         "guards": ("Guard checks take", "0/0"),
         "graphs": ("Net.forward from line", "parameters"),
         "time": ("backend_compile", "All compiles"),
-        "evidence": ("compilation_metrics",),
+        "about-this-run": ("compilation_metrics", "torch's configuration", "python"),
     }
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    tabs = page.locator(".sections a").all_inner_texts()
+    headings = page.locator("main > section > h2").all_inner_texts()
+    assert [re.sub(r"\s+\d+$", "", tab) for tab in tabs] == headings
     for name, parts in content.items():
         section = page.locator(f"#{name}")
         expect(section.get_by_role("heading", level=2)).to_be_visible()

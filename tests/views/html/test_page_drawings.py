@@ -104,7 +104,7 @@ def test_node_shows_its_operation_and_origin(visit, tmp_path):
         "line": "model.py:11",
     }  # fmt: skip
     expect(box.locator(".edge.lit")).to_have_count(2)
-    side.get_by_role("button", name="x", exact=True).click()
+    side.get_by_role("button", name="x f32[4, 8]").click()
     expect(side.get_by_role("heading").first).to_have_text("x")  # the argument in the user's words
     side.get_by_role("button", name="sin").click()
     side.get_by_role("link", name="model.py:11").click()
@@ -230,8 +230,8 @@ def test_each_call_and_the_steady_call_have_a_row(visit, reported):
     assert "compile" not in str(box.locator("canvas").last.get_attribute("aria-label"))
 
 
-def test_zooming_changes_the_drawing_and_all_of_it_comes_back(visit, reported):
-    page = visit(reported.page)
+def test_zooming_changes_the_drawing_and_all_of_it_comes_back(visit, tmp_path):
+    page = visit(written(tmp_path, *many_calls(3)))
     page.locator("#lanes").scroll_into_view_if_needed()
     row = page.locator("#lanes canvas").last
     # Drawn once it is in view, which a visible element need not be yet.
@@ -248,6 +248,50 @@ def test_zooming_changes_the_drawing_and_all_of_it_comes_back(visit, reported):
     page.locator("#theme").click()
     page.locator("#theme").click()
     assert pixels(row) != whole
+
+
+def test_keys_zoom_and_move_the_timeline_under_the_pointer(visit, tmp_path):
+    page = visit(written(tmp_path, *many_calls(3)))
+    page.locator("#lanes").scroll_into_view_if_needed()
+    row = page.locator("#lanes canvas").last
+    expect(row).to_have_attribute("width", re.compile(r"[1-9]"))
+    whole = pixels(row)
+    page.keyboard.press("w")
+    assert pixels(row) == whole
+    row.hover()
+    seen = [whole]
+    for key in "wds":
+        page.keyboard.press(key)
+        seen.append(pixels(row))
+    assert len({*seen}) == len(seen)
+
+
+def test_a_selected_area_is_summed_up_and_zoomed_to(visit, tmp_path):
+    page = visit(written(tmp_path, *many_calls(3)))
+    page.locator("#lanes").scroll_into_view_if_needed()
+    row = page.get_by_role("img", name=re.compile("^call 1: "))
+    told = page.locator("#lanes .detail")
+    zoom = page.locator("#lanes").get_by_role("button", name="Zoom to the selection")
+    expect(zoom).to_be_disabled()
+    row.press("ArrowRight")
+    row.press("ArrowRight")
+    row.press("Shift+ArrowRight")
+    summed = "call 1, 80 µs selected: graph 50 µs (63%), eager 20 µs (25%)"
+    expect(told).to_have_text(summed)
+    before = pixels(row)
+    zoom.click()
+    assert pixels(row) != before
+    row.press("Escape")
+    expect(told).to_have_text("")
+    expect(zoom).to_be_disabled()
+    page.locator("#lanes").get_by_role("button", name="Show everything").click()
+    box = row.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 2, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, middle, steps=4)
+    page.mouse.up()
+    expect(told).to_have_text(re.compile("call 1, 1.. µs selected: graph 50 µs .*, eager 20 µs"))
 
 
 def test_rows_out_of_view_have_no_pixels(visit, tmp_path):

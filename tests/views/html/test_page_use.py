@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.views.html.conftest import NARROW, SCREENS, assert_accessible, load_everything
 from tests.views.html.made import lowered, with_edits, written
 
 pytestmark = pytest.mark.slow
@@ -74,6 +75,7 @@ def test_the_tab_key_reaches_what_a_mouse_does(visit, reported):
     skip = page.get_by_role("link", name="Skip to the report")
     tab_to(page, skip, at_most=1)
     expect(skip).to_be_in_viewport()
+    tab_to(page, page.get_by_role("button", name="Search"), at_most=1)
     tab_to(page, page.locator("#theme"), at_most=1)
     page.keyboard.press("Enter")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
@@ -112,6 +114,69 @@ def test_a_question_mark_shows_the_keys(visit, tmp_path):
     expect(keys).to_contain_text("zoom in a drawing")
     page.keyboard.press("Escape")
     expect(keys).to_be_hidden()
+
+
+def test_a_slash_searches_the_whole_page(visit, reported):
+    page = visit(reported.page)
+    dialog = page.get_by_role("dialog", name="Search the page")
+    results = dialog.get_by_role("button")
+    page.keyboard.press("/")
+    for words, section in {
+        "kumquat 5": "Source",
+        "gd202 recompiled": "Findings",
+        "tensor_match x": "Guards",
+        "captured relu": "Graphs",
+        "compilation_metrics yes": "About this run",
+    }.items():
+        dialog.get_by_role("searchbox").fill(words)
+        expect(results.filter(has_text=section).first).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#evidence tr:focus")).to_contain_text("compilation_metrics")
+    expect(page.locator("#evidence tr:focus")).to_be_in_viewport()
+    page.keyboard.press("/")
+    dialog.get_by_role("searchbox").fill("captured relu")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("#graph-view .side")).to_contain_text("relu")
+    page.get_by_role("button", name="Search").click()
+    dialog.get_by_role("searchbox").fill("no such word")
+    expect(dialog.get_by_role("status")).to_have_text("0 found")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+
+def test_j_and_k_go_from_finding_to_finding(visit, reported):
+    page = visit(reported.page)
+    codes = page.locator("#findings .card h3:first-child .code").all_inner_texts()
+    heard = []
+    for key in "jjk":
+        page.keyboard.press(key)
+        expect(page.locator(".card:focus")).to_be_in_viewport()
+        heard.append(page.locator(".card:focus .code").first.inner_text())
+    assert heard == [codes[0], codes[1], codes[0]]
+    page.locator("#findings input").press("j")
+    assert page.locator("#findings input").input_value() == "j"
+
+
+def test_marks_of_a_line_stay_whole_on_a_narrow_screen(visit, reported):
+    page = visit(reported.page, viewport=NARROW)
+    marks = page.locator("#source .marks :is(a, span)")
+    heights = marks.evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")
+    assert len(heights) > 3
+    assert max(heights) < 30
+
+
+@SCREENS
+def test_axe_finds_no_fault_in_a_report(visit, reported, width, scheme):
+    screen = {"width": width, "height": 900}
+    page = visit(reported.page, viewport=screen, color_scheme=scheme, bypass_csp=True)
+    load_everything(page)
+    page.locator("#graph-view .node").first.press("Enter")
+    assert_accessible(page)
+    page.keyboard.press("/")
+    page.keyboard.type("net")
+    assert_accessible(page)
 
 
 def test_the_segments_of_a_call_are_told_one_by_one(visit, reported):

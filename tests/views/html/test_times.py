@@ -9,10 +9,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.facts.picture import Phase, Picture
-from graphdoctor.views.html.page import compile_shares, phase_rows
+from graphdoctor.facts.guards import Guards, GuardSet
+from graphdoctor.facts.picture import Lane, Phase, Picture, Segment
+from graphdoctor.views.html.page import call_shares, compile_shares, phase_rows
 from tests.each import for_each
-from tests.factories import recording
+from tests.factories import diagnosed, recording
 from tests.views.html.made import written
 
 
@@ -102,3 +103,26 @@ def test_a_phase_is_said_in_plain_words_beside_torchs_name(tmp_path: Path) -> No
     page = written(tmp_path, recording(), Picture(phases=phases)).read_text()
     assert page.count("write the checks that decide when the code can be used again") == 1
     assert "a phase of tomorrow</span></th>" in page
+
+
+def test_a_steady_calls_time_is_split_among_what_ran() -> None:
+    segments = (
+        Segment(kind="guards", start_us=0, end_us=10),
+        Segment(kind="graph", start_us=20, end_us=70, compile_id="0/0"),
+        Segment(kind="graph", start_us=70, end_us=80, compile_id="0/1"),
+    )
+    lane = Lane(call_index=None, duration_us=100, is_profiled=True, segments=segments)
+    shares = {kind: us for kind, _, us, _ in call_shares(lane)}
+    assert shares == {"graph": 60, "guards": 10, "python": 30}
+    (*_, (_, rest, _, _)) = call_shares(lane.replace(is_profiled=False))
+    assert rest == "Python, eager operations and guard checks"
+
+
+def test_columns_of_guards_that_were_not_measured_are_left_out(tmp_path: Path) -> None:
+    measured = GuardSet(compile_id="0/0", nodes=(), kinds={}, guard_count=3, check_us=2.0)
+    guards = Guards(sets=(measured,), checks_us=2, call_us=100)
+    page = written(tmp_path, diagnosed(guards=guards), Picture()).read_text()
+    section = page[page.index('id="guards"') : page.index('id="guard-tree"')]
+    assert "repeated, warm" in section
+    for heading in ("one check in the call", "share of the call", "unknown"):
+        assert heading not in section

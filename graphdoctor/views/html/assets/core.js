@@ -2,6 +2,8 @@
 "use strict";
 const gd = (() => {
   const blobs = {};
+  /** What a search of the page finds in drawings, from those who draw: each gives [section, text, what shows it]. */
+  const searches = [];
 
   /** The data with a name: base64 of gzip of JSON, decoded once, on first use. */
   const data = (name) => {
@@ -210,11 +212,13 @@ const gd = (() => {
     });
   }
 
-  /** Open and unhide what a link points to, and scroll there. */
   const reveal = () => {
     const id = decodeURIComponent(location.hash.slice(1));
     const target = id && document.getElementById(id);
-    if (!target) return;
+    if (target) show(target);
+  };
+  /** Open and unhide an element, and scroll there. */
+  const show = (target) => {
     if (target.closest("[hidden]")) {
       target.closest("table")?.gdShowAll?.();
       for (const input of document.querySelectorAll("input[data-filters]")) {
@@ -294,5 +298,5 @@ const gd = (() => {
     reveal();
     document.documentElement.dataset.ready = "true";
   });
-  return { data, make, duration, anchor, baseName, place, whenSeen, reveal };
+  return { data, make, duration, anchor, baseName, place, whenSeen, show, reveal, searches };
 })();

@@ -1,7 +1,7 @@
 // One graph at a time, drawn, as operations or as code, at each stage on its way to Inductor.
 "use strict";
 (() => {
-  const { data, make, anchor, baseName, place, whenSeen } = gd;
+  const { data, make, anchor, baseName, place, whenSeen, searches } = gd;
   const box = document.getElementById("graph-view");
   if (!box) return;
   const MOST_DRAWN = 700;
@@ -392,8 +392,21 @@
     show();
   };
 
+  const leave = () => {
+    picked = null;
+    found = new Set();
+    search.value = "";
+    folded.textContent = "";
+    show();
+  };
+  side.addEventListener("keydown", (event) => event.key === "Escape" && leave());
+  main.addEventListener("keydown", (event) => event.key === "Escape" && leave());
+  /** A node to go to, with its value. */
+  const nodeButton = (leaf) => make("button", { text: nameOf(leaf), attributes: { type: "button" }, on: { click: () => go(leaf) } },
+    make("small", { text: ` ${stage.nodes[leaf][4] ?? ""}`, className: "dim" }));
+
   const showSide = () => {
-    side.replaceChildren();
+    side.replaceChildren(make("button", { text: "×", className: "close", attributes: { type: "button", "aria-label": "Close", title: "Close" }, on: { click: leave } }));
     if (picked?.branch) {
       side.append(make("h4", { text: picked.branch.path ?? picked.branch.label }), make("p", { text: plural(picked.branch.size, "node") }),
         make("button", { text: "Unfold", attributes: { type: "button" }, on: { click: () => unfold(picked.branch) } }));
@@ -408,7 +421,7 @@
       side.append(facts);
       const users = stage.nodes.flatMap(([, , , from], index) => (from.includes(picked.leaf) ? [index] : []));
       for (const [word, list] of [["Inputs", inputs], ["Used by", users]]) {
-        if (list.length) side.append(make("h4", { text: word }), ...list.slice(0, 30).map((leaf) => make("button", { text: nameOf(leaf), attributes: { type: "button" }, on: { click: () => go(leaf) } })));
+        if (list.length) side.append(make("h4", { text: word }), ...list.slice(0, 30).map(nodeButton));
         if (list.length > 30) side.append(` and ${list.length - 30} more`);
       }
       if (picked.leaf !== undefined && open.size > 1) {
@@ -416,8 +429,7 @@
       }
     }
     if (found.size) {
-      side.append(make("h4", { text: `${plural(found.size, "node")} found` }), ...[...found].slice(0, 40).map((leaf) =>
-        make("button", { text: nameOf(leaf), attributes: { type: "button" }, on: { click: () => go(leaf) } })));
+      side.append(make("h4", { text: `${plural(found.size, "node")} found` }), ...[...found].slice(0, 40).map(nodeButton));
       if (found.size > 40) side.append(` and ${found.size - 40} more`);
     }
   };
@@ -489,6 +501,17 @@
     return started;
   };
   whenSeen(box, start);
+
+  searches.push(async () => {
+    await start();
+    return graphs.flatMap((item) => item.stages.flatMap((within_) => (within_.nodes ?? []).map(([name, , target, , value]) => [
+      "Graphs", `${item.id} ${label(within_)}: ${within_.labels[name] ?? name} ${target} ${value ?? ""}`, async () => {
+        await openGraph(item.index);
+        hasParameters = true;
+        setStage(within_);
+        go(stage.nodes.findIndex((node) => node[0] === name));
+      }])));
+  });
 
   /** Show a graph, and the nodes of a line when one is given. */
   const openGraph = async (index, line) => {

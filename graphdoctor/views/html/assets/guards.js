@@ -1,7 +1,7 @@
 // The guards of one compile as a tree of the values they check.
 "use strict";
 (() => {
-  const { data, make, duration, place, whenSeen } = gd;
+  const { data, make, duration, place, whenSeen, searches } = gd;
   const box = document.getElementById("guard-tree");
   if (!box) return;
   const ROWS = 400;
@@ -88,6 +88,19 @@
     })();
     return started;
   };
+  const leaves = (part) => [...part.guards, ...part.parts.flatMap(leaves)];
+  searches.push(async () => {
+    await start();
+    return sets.flatMap(({ id, parts }) => parts.flatMap(leaves).map(({ kind, expression, expected }) => {
+      const text = `${id} ${kind ?? ""} ${expression}${expected === null ? "" : ` is ${expected}`}`;
+      return ["Guards", text, () => {
+        filter.value = `${kind ?? ""} ${expression}`;
+        choose(id);
+        box.scrollIntoView({ block: "start" });
+        filter.focus({ preventScroll: true });
+      }];
+    }));
+  });
   let waiting;
   filter.addEventListener("input", () => {
     clearTimeout(waiting);

@@ -40,13 +40,30 @@
     context.restore();
   };
 
+  const MOST_GROUPS = 6;
+  /** What is in a selected part of a row, the longest first; phases contain others, segments of a call don't. */
+  const summary = ({ row, start, end }) => {
+    const totals = new Map();
+    for (const part of row.bars) {
+      const us = Math.min(part.end, end) - Math.max(part.start, start);
+      if (us > 0) totals.set(part.group, (totals.get(part.group) ?? 0) + us);
+    }
+    const groups = [...totals].sort(([, a], [, b]) => b - a);
+    const texts = groups.slice(0, MOST_GROUPS).map(([name, us]) => `${name} ${duration(us)} (${Math.round((100 * us) / (end - start))}%)`);
+    if (groups.length > MOST_GROUPS) texts.push(`${groups.length - MOST_GROUPS} more`);
+    return `${row.name}, ${duration(end - start)} selected: ${texts.join(", ") || "Python"}`;
+  };
+
   /**
    * A drawing.
-   * rows: [{name, note, us, depth, bars: [{start, end, depth, kind, label, detail}]}], times in µs from the row's start.
+   * rows: [{name, note, us, depth, bars: [{start, end, depth, kind, label, group, detail}]}], times in µs from the row's start.
    */
   const timeline = (box, rows, { legend, scales }) => {
     let [from, to] = [0, 1];
     let scale = scales[0];
+    /** What was dragged over: {row, canvas, start, end} in µs, and the share of the width that the pointer is at. */
+    let selected = null;
+    let pointer = null;
     const longest = rows.reduce((most, row) => Math.max(most, row.us), 1);
     const detail = make("p", { className: "detail", attributes: { "aria-live": "polite" } });
     const bar = make("div", { className: "bar" });
@@ -74,6 +91,17 @@
       to = from + width;
       redraw();
     };
+    const zoomTo = ({ row, start, end }) => {
+      [from, to] = [start / span(row), end / span(row)];
+      zoom(1.1);
+    };
+    const select = (area) => {
+      const previous = selected;
+      selected = area;
+      selection.disabled = !area;
+      detail.textContent = area ? summary(area) : "";
+      for (const { canvas } of [previous, area].filter(Boolean)) canvas.gdDraw();
+    };
     const pan = (share) => {
       const width = to - from;
       from = Math.min(1 - width, Math.max(0, from + share * width));
@@ -82,12 +110,15 @@
     };
     const button = (text, label, act) =>
       make("button", { text, attributes: { type: "button", "aria-label": label, title: label }, on: { click: act } });
+    const selection = button("Selection", "Zoom to the selection", () => zoomTo(selected));
+    selection.disabled = true;
     bar.append(
       button("+", "Zoom in", () => zoom(0.5)),
       button("−", "Zoom out", () => zoom(2)),
       button("←", "Earlier", () => pan(-0.4)),
       button("→", "Later", () => pan(0.4)),
       button("All", "Show everything", () => ([from, to] = [0, 1], redraw())),
+      selection,
     );
     if (scales.length > 1) {
       const names = { common: "Same scale", each: "Fit each row" };
@@ -125,6 +156,10 @@
         context.fillStyle = color("raised");
         context.fillRect(x(0), 2, x(row.us) - x(0), height - 4);
         context.font = "11px ui-monospace, Menlo, Consolas, monospace";
+        if (selected?.row === row) {
+          context.fillStyle = color("info-back");
+          context.fillRect(x(selected.start), 0, x(selected.end) - x(selected.start), height);
+        }
         row.bars.forEach((part, number) => {
           const left = Math.max(-2, x(part.start));
           const right = Math.min(width + 2, x(part.end));
@@ -151,14 +186,20 @@
             context.restore();
           }
         });
+        if (selected?.row === row) {
+          context.strokeStyle = color("link");
+          context.lineWidth = 2;
+          context.strokeRect(x(selected.start), 1, Math.max(x(selected.end) - x(selected.start), 1), height - 2);
+        }
       };
       const choose = (number) => {
         chosen = number;
         const part = row.bars[number];
-        detail.textContent = part ? `${row.name}: ${part.detail}` : "";
+        detail.textContent = part ? `${row.name}: ${part.detail}` : selected ? summary(selected) : "";
         draw();
       };
       canvas.addEventListener("mousemove", (event) => {
+        if (grabbed && event.buttons) return;
         const time = at(event.offsetX) * span(row);
         const slack = ((to - from) * span(row) * 2) / canvas.clientWidth;
         const depth = Math.floor((event.offsetY - 2) / LINE);
@@ -172,17 +213,39 @@
         event.preventDefault();
         zoom(event.deltaY > 0 || event.deltaX > 0 ? 1.25 : 0.8, at(event.offsetX));
       }, { passive: false });
+      // A mouse selects, and moves the axis with Shift; a finger moves it.
+      const time = (event) => Math.min(row.us, Math.max(0, at(event.offsetX) * span(row)));
       let grabbed = null;
-      canvas.addEventListener("pointerdown", (event) => (grabbed = event.clientX));
-      canvas.addEventListener("pointermove", (event) => {
-        if (grabbed === null || !event.buttons) return void (grabbed = null);
-        pan((grabbed - event.clientX) / canvas.clientWidth);
-        grabbed = event.clientX;
+      canvas.addEventListener("pointerdown", (event) => {
+        grabbed = { x: event.clientX, us: time(event), isPan: event.shiftKey || event.pointerType === "touch" };
+        canvas.setPointerCapture(event.pointerId);
+        if (grabbed.isPan) return;
+        chosen = -1;
+        select(null);
+        draw();
       });
+      canvas.addEventListener("pointermove", (event) => {
+        pointer = event.offsetX / canvas.clientWidth;
+        if (!grabbed || !event.buttons) return void (grabbed = null);
+        if (grabbed.isPan) {
+          pan((grabbed.x - event.clientX) / canvas.clientWidth);
+          grabbed.x = event.clientX;
+        } else if (Math.abs(grabbed.x - event.clientX) > 3) {
+          select({ row, canvas, start: Math.min(grabbed.us, time(event)), end: Math.max(grabbed.us, time(event)) });
+        }
+      });
+      canvas.addEventListener("pointerleave", () => (pointer = null));
+      let first = 0;
       canvas.addEventListener("keydown", (event) => {
         const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-        if (step) choose(Math.min(row.bars.length - 1, Math.max(0, chosen + step)));
-        else if (event.key === "+" || event.key === "=") zoom(0.5);
+        if (step) {
+          choose(Math.min(row.bars.length - 1, Math.max(0, chosen + step)));
+          if (!event.shiftKey) first = chosen;
+          else {
+            const [{ start }, { end }] = [first, chosen].sort((a, b) => a - b).map((number) => row.bars[number]);
+            select({ row, canvas, start, end });
+          }
+        } else if (event.key === "+" || event.key === "=") zoom(0.5);
         else if (event.key === "-") zoom(2);
         else if (event.key === "0") [from, to] = [0, 1], redraw();
         else return;
@@ -196,6 +259,13 @@
       watcher.observe(canvas);
     }
     box.replaceChildren(bar, list, detail);
+    const keys = { w: () => zoom(0.7, centre()), s: () => zoom(1.4, centre()), a: () => pan(-0.2), d: () => pan(0.2),
+      f: () => selected && zoomTo(selected), Escape: () => select(null) };
+    const centre = () => from + (pointer ?? 0.5) * (to - from);
+    addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, dialog *")) return;
+      if (box.matches(":hover") || box.contains(document.activeElement)) keys[event.key]?.();
+    });
     addEventListener("resize", redraw);
     document.addEventListener("gd-theme", redraw);
   };
@@ -217,7 +287,7 @@
             guards: "guard checks", backward: "backward pass, outside graphs", eager: `${count ?? "some"} eager operation${count === 1 ? "" : "s"}` }[kind];
           const ops = Object.entries(part.op_names).map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
           const detail = `${what}${ops ? ` (${ops})` : ""}, ${duration(end - start)}, starting at ${duration(start)}`;
-          return { start, end, kind, label: { eager: ops, backward: "backward" }[kind] ?? id ?? "", detail };
+          return { start, end, kind, group: WORDS[kind], label: { eager: ops, backward: "backward" }[kind] ?? id ?? "", detail };
         });
         const parts = Object.entries(totals).map(([kind, us]) => `${WORDS[kind]} ${duration(us)}`);
         const hidden = lane.hidden_segments ? `, ${lane.hidden_segments} segments not shown` : "";
@@ -244,7 +314,7 @@
         if (!rows.has(key)) rows.set(key, { name: id ?? "outside a compile", call, bars: [] });
         const row = rows.get(key);
         const extra = Object.entries(notes).map(([word, value]) => `${word} ${value}`).join(", ");
-        row.bars.push({ start, end: start + us, depth, kind: "phase", label: name,
+        row.bars.push({ start, end: start + us, depth, kind: "phase", group: name, label: name,
           detail: `${name}, ${duration(us)}${extra ? ` (${extra})` : ""}` });
       }
       const drawn = [...rows.values()].map((row) => {
