@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 
 from graphdoctor.commands.options import COLOR, FORMAT, argument, with_options
 from graphdoctor.commands.output import Output
-from graphdoctor.commands.terminal import Color
+from graphdoctor.commands.terminal import Color, say
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.spec import option
 from graphdoctor.rules.diagnosis.rule import Page
@@ -21,7 +22,7 @@ from graphdoctor.wording import did_you_mean, near_names
 @with_options(formats=RULES.names)
 def rule(
     codes: Annotated[
-        list[str] | None, argument("Codes or beginnings of codes: GD101, GD1.")
+        list[str] | None, argument("Codes, their beginnings, or torch's ids: GD101, GD1, GB0109.")
     ] = None,
     is_all: bool = option(False, "Every rule, as without a code.", flag="--all"),
     format: str = FORMAT,
@@ -31,6 +32,7 @@ def rule(
 
     Examples:
         graphdoctor rule GD101: one rule
+        graphdoctor rule GB0109: the rules for breaks that torch calls so
         graphdoctor rule: a line for each rule
     """
     from graphdoctor.rules.catalog import PAGES
@@ -44,8 +46,17 @@ def rule(
 
 def _named(code: str, rules: dict[str, Page]) -> list[Page]:
     pages = [
-        rule for name, rule in rules.items() if name.startswith(code.upper()) or rule.name == code
+        rule
+        for name, rule in rules.items()
+        if name.startswith(code.upper())
+        or rule.name == code
+        or code.upper() in getattr(rule, "torch_ids", ())
     ]
+    if not pages and re.fullmatch(r"GB\d{4}", code.upper()):
+        say(
+            f"No rule is for {code.upper()} alone: graphdoctor explain shows which one has a break."
+        )
+        return [rules["GD100"]]
     if pages:
         return pages
     near = near_names(code.upper(), rules, most=len(rules))

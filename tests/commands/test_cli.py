@@ -304,6 +304,13 @@ def test_rules_are_explained_by_code_or_prefix(run_here):
     }
 
 
+def test_torch_ids_lead_to_the_rules_for_them(run_here):
+    assert run_here("rule", "GB0109", status=0).stdout.startswith("GD103 ")
+    unclear = run_here("rule", "gb9999", status=0)
+    assert unclear.stdout.startswith("GD100 ")
+    assert "No rule is for GB9999 alone" in unclear.stderr
+
+
 # Trouble.
 
 
