@@ -298,7 +298,10 @@ class SkippedFunction(BreakRule, code="GD105"):
         elif site.called == "open":
             only = "Read or write the file outside the compiled function"
         elif name.endswith("__iter__"):
-            only = f"Loop over `{site.looped_over}` outside the compiled function"
+            only = (
+                f"Compile the step, not the loop: loop over `{site.looped_over}` outside the"
+                " compiled function"
+            )
         elif "tqdm" in name:
             only = (
                 f"Loop over the argument of `{name}`, and keep the progress bar outside the"

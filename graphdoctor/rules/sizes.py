@@ -96,7 +96,7 @@ class SizeChange(RecompileRule, code="GD202"):
             return (WITHIN_CALL if group.is_within_call else same,)
         if group.first.kind == "dynamic_marking":
             return (call_fix("Mark the same dims in each call, from the first on"),)
-        return [*made_dynamic(group)] or _size_fixes(group)
+        return [*made_dynamic(group)] or [*_size_fixes(group), *_last_batch(group)]
 
     def advice(self, group: RecompileGroup) -> tuple[object, ...]:
         return ()  # it's for all that changed together
@@ -163,6 +163,22 @@ def _size_fixes(group: RecompileGroup) -> Fixes:
             " dynamic"
         )
         yield call_fix(title, is_safe=True)
+
+
+def _last_batch(group: RecompileGroup) -> Fixes:
+    """Leave out a loader's last batch, where only the first dims shrink, once, in a function that
+    the program calls itself.
+    """
+    changes = [change for of_event in group.changes for change in of_event]
+    dims = [size_dim(change.expression) for change in changes]
+    sizes = [(change.old or "", change.new or "") for change in changes]
+    is_smaller = {*dims} == {0} and all(
+        old.isdecimal() and new.isdecimal() and int(new) < int(old) for old, new in sizes
+    )
+    is_of_script = group.target is None or group.target.runs_itself
+    if is_smaller and is_of_script and len(group.events) == 1:
+        title = "Leave out the smaller last batch, with `DataLoader(…, drop_last=True)`"
+        yield call_fix(title, condition="if it is one")
 
 
 def _beside_ones(group: RecompileGroup) -> list[GuardChange]:

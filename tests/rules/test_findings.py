@@ -417,6 +417,16 @@ def test_sources_are_named_by_the_line_that_sets_them(source, value):
     assert fix.title.startswith("Name ")
 
 
+@for_each(
+    "steps, is_advised",
+    [([("0/0", "16", "10")], True), ([("0/0", "10", "16")], False),
+     ([("0/0", "16", "10"), ("0/0", "16", "9")], False)],
+)  # fmt: skip
+def test_a_smaller_last_batch_can_be_left_out(steps, is_advised):
+    (found,) = findings(resized(*steps).replace(target=TargetInfo(kind="script")), "GD202")
+    assert any("drop_last=True" in fix.title for fix in found.fixes) == is_advised
+
+
 GRAD = change("grad_mode", "grad mode", "on", "off", source=None)
 EVAL = change("training", "net[1].training", "True", "False", source="L['self']")
 FLOAT = change("dtype", "x.dtype", "f32", "f64")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from keyword import iskeyword
 from pathlib import Path
 
 from graphdoctor.facts.base import grouped, values_of
@@ -168,7 +169,8 @@ class BreakSite:
         tree = self.node
         if tree is None:
             match = _CALLED.search(self.expression)
-            return match[1] if match else None
+            # ``for (x,) in loader:`` calls nothing of that name.
+            return match[1] if match and not iskeyword(match[1]) else None
         if not isinstance(tree, ast.Call):
             return None
         for node in ast.walk(tree.func):
