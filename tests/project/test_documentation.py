@@ -220,7 +220,7 @@ def test_installing_without_torch_names_every_other_dependency() -> None:
     ]["dependencies"]
     names = {re.split(r"[^\w-]", dependency)[0] for dependency in declared}
     page = NAMES["docs/getting-started.md"].read_text(encoding="utf-8")
-    shown = re.search(r"pip install --no-deps graphdoctor\npip install (.+)", page)
+    shown = re.search(r"pip install --no-deps \.\npip install (.+)", page)
     assert shown is not None
     assert {"torch", *shown[1].split()} == names
 
