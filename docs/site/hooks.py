@@ -18,7 +18,7 @@ from rule_pages import families, page_path, rule_pages
 from settings_tables import settings_table, targets_table
 
 from graphdoctor.facts.command import DOCS_URL
-from graphdoctor.servers.mcp.texts import skill
+from graphdoctor.servers.mcp.texts import skill_file
 
 _PART = re.compile(
     r"^<!-- generated: (?P<kind>[\w-]+)(?: (?P<argument>[\w-]+))? -->$", re.MULTILINE
@@ -35,7 +35,7 @@ _PARTS: dict[str, Callable[..., str]] = {
     "targets": targets_table,
     "formats": formats_table,
     "columns": columns_table,
-    "skill": skill,
+    "skill": lambda: f"````markdown\n{skill_file()}````",
 }
 
 _BOOSTS = {"Rules": 1.0, "Reference": 0.5, "How it was made and measured": 0.1}

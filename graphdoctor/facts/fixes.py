@@ -394,6 +394,8 @@ class TriedPatch(TrialOutcome):
 
     name: str
     """File the patch was read from; ``-`` for standard input."""
+    config: dict[shared.ConfigName, str] | None = None
+    """torch config values that it sets, by dotted name, as Python prints them; None if unknown."""
     lines_not_run: tuple[str, ...] = ()
     """``file:line`` of each part that it changes and that neither a call nor another input ran."""
 

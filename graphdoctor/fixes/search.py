@@ -703,6 +703,10 @@ class _Search:
                 self._fullgraph = self._whole_runs.of(self._best, self._log.shown_place)
             is_one_graph = self._fullgraph is not None and self._fullgraph.is_one_graph
             outcome = trial.outcome(judged) | {"is_one_graph": is_one_graph, "grade": fix.grade}
+            before = self._untouched.observed.recording.config
+            now = trial.observed.recording.config
+            if before is not None and now is not None:
+                tried = tried.replace(config=dict(now.items() - before.items()))
             tried = tried.replace(**outcome, lines_not_run=places)
         result = self._treated()
         diff = self._files.diff(fix.edits)

@@ -34,6 +34,7 @@ from graphdoctor.rules.catalog import PAGES
 from graphdoctor.studies.documents import JOB
 from graphdoctor.version import __version__
 from graphdoctor.views import formats, next_step
+from graphdoctor.views.agent_conditions import conditions
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.reasons import verdict_text
 from graphdoctor.views.words import worth_trying
@@ -140,6 +141,8 @@ def read_into(
     result = _RESULTS[kind](facts) if kind in _RESULTS else facts
     then = _AFTER[kind](facts) if kind in _AFTER else None
     text = str(shown.named(name).render(result, formats.RenderOptions(folder)))
+    if isinstance(facts, Diagnosis):
+        text = "\n".join((*conditions(facts.recording), text))
     findings = findings_of(facts)
     return answer.replace(
         report=text if detail == "report" else without_middle(text, _MOST_CHARACTERS),

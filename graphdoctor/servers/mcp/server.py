@@ -24,7 +24,7 @@ from graphdoctor.rules.catalog import PAGES
 from graphdoctor.servers.child import run_command
 from graphdoctor.servers.mcp.answers import NOTICE, Answer, content_of, read_into, safe
 from graphdoctor.servers.mcp.texts import fix_graph_breaks, skill, slow_compile
-from graphdoctor.servers.mcp.tools import OFFERS, Parameter, tool_of
+from graphdoctor.servers.mcp.tools import OFFERS, Parameter, command_tool, tool_of
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.version import __version__
 
@@ -42,12 +42,18 @@ class Server(MCPServer):  # type: ignore[misc]
     """
 
     def __init__(self, offered: Mapping[str, Offered], store_of: Callable[[Path], Store]) -> None:
-        tools = [tool_of(name, *declaration, self.answer) for name, declaration in offered.items()]
+        tools = {
+            name: tool_of(name, *declaration, self.answer) for name, declaration in offered.items()
+        }
+        commands = {name: tool for name, tool in tools.items() if not OFFERS[name].is_tool}
         super().__init__(
             "graphdoctor",
             version=__version__,
             instructions=skill(),
-            tools=tools,
+            tools=[
+                *(tool for name, tool in tools.items() if name not in commands),
+                command_tool(commands, self.answer),
+            ],
             log_level="WARNING",
         )
         self._offered, self._store_of = offered, store_of

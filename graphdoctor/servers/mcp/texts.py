@@ -1,5 +1,5 @@
-"""What an agent is told in words; each text is a file beside this one, and ``docs/guide/mcp.md``
-shows the first.
+"""What an agent is told in words; each text is a file in ``texts``, and ``docs/guide/mcp.md`` shows
+the skill.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ _FOLDER = Path(__file__).parent / "texts"
 
 def skill() -> str:
     """When to call which tool, and how to read what comes out."""
-    return (_FOLDER / "skill.md").read_text(encoding="utf-8")
+    return skill_file().partition("\n---\n")[2].lstrip()
+
+
+def skill_file() -> str:
+    """Return it as a file that agents read without a server, with its name on top."""
+    return (_FOLDER / "SKILL.md").read_text(encoding="utf-8")
 
 
 def fix_graph_breaks(target: str) -> str:

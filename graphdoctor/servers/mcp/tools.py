@@ -5,11 +5,12 @@ is shown.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resolve import ListRoots, Resolve
 from mcp.server.mcpserver.tools.base import Tool
 from mcp.types import CallToolResult, ListRootsResult, ToolAnnotations
@@ -20,8 +21,6 @@ from graphdoctor.facts.bench import BenchReport
 from graphdoctor.facts.check import CheckReport, LintReport
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.profile import ProfileReport
-from graphdoctor.facts.reading import described_schema
-from graphdoctor.servers.mcp.answers import Answer
 from graphdoctor.views import formats
 
 Executes = Literal["target", "named", "nothing"]
@@ -74,6 +73,7 @@ class Offer:
         kind: The document that it writes; None for text.
         document: How that is shown.
         more: What the tool takes in place of the command's own, or beyond it.
+        is_tool: It is a tool of its own; others are run by ``run_command``.
     """
 
     executes: Executes
@@ -81,6 +81,7 @@ class Offer:
     kind: type[Facts] | None = None
     document: formats.Document[Any] | None = None
     more: tuple[Parameter, ...] = ()
+    is_tool: bool = False
 
 
 _PATCH = Annotated[
@@ -116,16 +117,16 @@ _EDIT = (Parameter("patch", _PATCH), Parameter("file", _FILE, None))
 _LIMITS = ("--max-breaks", "--max-recompiles", "--timeout")
 
 OFFERS: dict[str, Offer] = {
-    "explain": Offer("target", (*_RUN, *_SHOWN), Diagnosis, formats.DIAGNOSIS),
+    "explain": Offer("target", (*_RUN, *_SHOWN), Diagnosis, formats.DIAGNOSIS, is_tool=True),
     "fix": Offer("target", (*_RUN, *_SHOWN, *_FIX), Diagnosis, formats.FIXES),
-    "try": Offer("target", (*_RUN, "--no-timing"), Diagnosis, formats.FIXES, _EDIT),
+    "try": Offer("target", (*_RUN, "--no-timing"), Diagnosis, formats.FIXES, _EDIT, is_tool=True),
     "recompiles": Offer("named", (*_RUN, "--what-if"), Diagnosis, formats.RECOMPILES),
     "guards": Offer("named", _RUN, Diagnosis, formats.GUARDS),
     "bench": Offer("named", (*_RUN, "--variant", "--all", "--why"), BenchReport, formats.BENCH),
     "profile": Offer("named", _RUN, ProfileReport, formats.PROFILE),
     "check": Offer("target", _LIMITS, CheckReport, formats.CHECK),
     "lint": Offer("nothing", _SHOWN, LintReport, formats.LINT),
-    "report": Offer("nothing", (*_SHOWN, "--rank"), Diagnosis, formats.DIAGNOSIS),
+    "report": Offer("nothing", (*_SHOWN, "--rank"), Diagnosis, formats.DIAGNOSIS, is_tool=True),
     "rule": Offer("nothing", ()),
 }
 
@@ -144,6 +145,12 @@ async def client_roots(ctx: Context) -> ListRoots | ListRootsResult:
     )
 
 
+_ARGUMENTS = Annotated[dict[str, Any], Field(description="The command's arguments by name.")]
+_COMMANDS = f"""\
+Run another command. Wrong arguments are answered with those that it takes. **run stands for
+explain's {", ".join(flag.removeprefix("--") for flag in _RUN)}."""
+
+
 def tool_of(name: str, summary: str, takes: Iterable[Parameter], answer: Call) -> Tool:
     """Return the tool of a command that takes these arguments and options."""
     offer = OFFERS[name]
@@ -159,28 +166,72 @@ def tool_of(name: str, summary: str, takes: Iterable[Parameter], answer: Call) -
     declared = [
         parameter.declared for parameter in (Parameter("ctx", Context), roots, *parameters.values())
     ]
-    returned = Annotated[CallToolResult, Answer]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in declared} | {
-        "return": returned
+        "return": CallToolResult
     }
-    call.__signature__ = inspect.Signature(declared, return_annotation=returned)  # type: ignore[attr-defined]
-    is_read, is_written = offer.executes == "nothing", "--apply" in offer.takes
-    hints = ToolAnnotations(
+    call.__signature__ = inspect.Signature(declared, return_annotation=CallToolResult)  # type: ignore[attr-defined]
+    written = " With apply, it writes what works." if "--apply" in offer.takes else ""
+    text = f"{summary} {_EXECUTES[offer.executes]}{written}"
+    named = "try_patch" if name == "try" else name
+    return _described(Tool.from_function(call, named, description=text, annotations=_hints([name])))
+
+
+def command_tool(tools: dict[str, Tool], answer: Call) -> Tool:
+    """Return the tool that runs the other commands: their definitions, which every client has in
+    its context, would be five times as long.
+    """
+
+    async def call(
+        ctx: Context,
+        roots: Annotated[ListRootsResult, Resolve(client_roots)],
+        command: Any,  # noqa: ANN401 - as declared
+        arguments: _ARGUMENTS = {},  # noqa: B006 - nobody writes to it
+    ) -> CallToolResult:
+        tool, takes = tools[command], tools[command].parameters["properties"]
+        try:
+            if unknown := arguments.keys() - takes:
+                raise ValueError(f"no {', '.join(unknown)}")
+            values = tool.fn_metadata.validate_arguments(arguments)
+        except ValueError as error:
+            lines = (f"{name}: {described['description']}" for name, described in takes.items())
+            raise ToolError("\n".join((f"{command} has {error}. It takes", *lines))) from error
+        return await answer(command, values, roots, ctx)
+
+    call.__annotations__ |= {
+        "ctx": Context,
+        "roots": Annotated[ListRootsResult, Resolve(client_roots)],
+        "command": Literal[tuple(tools)],
+        "arguments": _ARGUMENTS,
+        "return": CallToolResult,
+    }
+    text = "\n".join((_COMMANDS, *(_line(name, tool) for name, tool in tools.items())))
+    return _described(
+        Tool.from_function(call, "run_command", description=text, annotations=_hints(tools))
+    )
+
+
+def _line(name: str, tool: Tool) -> str:
+    takes = list(tool.parameters["properties"])
+    if "input" in takes:
+        takes = [*(named for named in takes if f"--{named}" not in _RUN), "**run"]
+    return f"- {name}({', '.join(takes)}): {tool.description}"
+
+
+def _hints(commands: Collection[str]) -> ToolAnnotations:
+    is_read = all(OFFERS[name].executes == "nothing" for name in commands)
+    is_written = any("--apply" in OFFERS[name].takes for name in commands)
+    return ToolAnnotations(
         read_only_hint=is_read, destructive_hint=is_written, open_world_hint=not is_read
     )
-    text = (
-        f"{summary}"
-        f" {_EXECUTES[offer.executes]}"
-        f"{' With apply, it writes what works.' if is_written else ''}"
-    )
-    tool = Tool.from_function(
-        call, "try_patch" if name == "try" else name, description=text, annotations=hints
-    )
-    tool.fn_metadata.output_schema = described_schema(Answer)
+
+
+def _described(tool: Tool) -> Tool:
     # Every client has this in its context: no name again, and what can be left out needs no null.
     for described in tool.parameters["properties"].values():
         described.pop("title", None)
+        described.pop("additionalProperties", None)
         if kinds := described.pop("anyOf", None):
             described.update(kinds[0])
             described.pop("default", None)
+    tool.parameters.pop("title", None)
     return tool
