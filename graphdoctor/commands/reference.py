@@ -31,8 +31,7 @@ def rule(
     """Explain a rule: what it finds, why it costs, what to write.
 
     Examples:
-        graphdoctor rule GD101: one rule
-        graphdoctor rule GB0109: the rules for breaks that torch calls so
+        graphdoctor rule GD101 GB0109: a rule, and those for what torch calls so
         graphdoctor rule: a line for each rule
     """
     from graphdoctor.rules.catalog import PAGES
