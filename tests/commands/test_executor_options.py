@@ -78,7 +78,7 @@ def test_both_sides_of_a_diff_are_read_side_by_side(run_here: RunCli, job: Path)
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence(run_here: RunCli, job: Path) -> None:
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="needs Ray")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"ray://127.0.0.1:{server.getsockname()[1]}"
     done = run_here("report", job, "--on", address)

@@ -311,7 +311,7 @@ def test_choosing_imports_neither_ray_nor_torch():
 
 @for_each("address", ["ray://head", "ray://head:port", "nonsense", "ray://127.0.0.1:{port}"])
 def test_an_address_without_an_answer_is_refused(address):
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="needs Ray")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = address.format(port=server.getsockname()[1])
     with pytest.raises(

@@ -61,7 +61,7 @@ def client(cluster, client_port):
 
 @pytest.fixture(scope="module")
 def cluster(client_port):
-    pytest.importorskip("ray")
+    pytest.importorskip("ray", reason="needs Ray")
     # Ray's sockets lie there, so its path has to be short.
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # For the nodes, which import what this process imports.
@@ -193,8 +193,7 @@ def test_closing_the_iterator_ends_running_pieces(cluster, tmp_path):
 
 
 def test_a_cluster_of_this_machine_is_started_and_ended(monkeypatch):
-    import ray
-
+    ray = pytest.importorskip("ray", reason="needs Ray")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     outcomes = in_order(OnRay(None, at_once=1).run(pieces.process_id, [0, 1]))

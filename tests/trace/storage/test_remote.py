@@ -1,6 +1,7 @@
 """Logs in an object store: listed, read in ranges, and never half-read in silence."""
 
 import gzip
+import importlib
 import pickle
 import socket
 import sys
@@ -11,7 +12,6 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from s3fs import S3FileSystem
 
 from graphdoctor.commands.named import place_named
 from graphdoctor.commands.settings import Settings
@@ -22,8 +22,11 @@ from graphdoctor.trace.storage.places import LogFile, location_of, place_at
 from graphdoctor.trace.storage.remote import Url, below
 from graphdoctor.trace.storage.streams import CutStreamError
 from tests.conftest import RECORDED_LOGS
-from tests.trace.storage.s3 import store
 from tests.trace.test_merge import PID, log_of
+
+S3FileSystem = pytest.importorskip("s3fs", reason="needs s3fs").S3FileSystem
+pytest.importorskip("moto", reason="needs moto, a store to read from")
+store = importlib.import_module("tests.trace.storage.s3").store
 
 pytestmark = pytest.mark.slow
 
