@@ -26,7 +26,9 @@ from typing import Any
 
 from benchmarks.overhead import graphdoctor
 from benchmarks.rows import Share
-from tests.factories import why_left
+from graphdoctor.facts.fixes import LeftFinding
+from graphdoctor.facts.reading import read_fact
+from graphdoctor.views.reasons import left_text
 
 _HERE = Path(__file__).resolve().parent
 _PAGE = _HERE.parent / "docs" / "guide" / "fix-results.md"
@@ -303,7 +305,8 @@ def _is_own_break(finding: dict[str, Any], file: str) -> bool:
 
 
 def _why(left: dict[str, Any]) -> str:
-    return f"{left['code']} at line {left['place'].rpartition(':')[2]}: {why_left(left)}"
+    why = left_text(read_fact(LeftFinding, left))
+    return f"{left['code']} at line {left['place'].rpartition(':')[2]}: {why}"
 
 
 def write_page(results: Sequence[Fixed]) -> None:
