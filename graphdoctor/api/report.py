@@ -40,8 +40,8 @@ def _remove(path: Path, pid: int) -> None:
 class Report:
     """What torch.compile did, and what it means.
 
-    A notebook displays it as Markdown. The recording is in a temporary folder that is removed with
-    the report.
+    A notebook displays it as HTML, or as Markdown where it can't. The recording is in a temporary
+    folder that is removed with the report.
 
     Args:
         folder: The recording.
@@ -109,6 +109,12 @@ class Report:
 
     def __repr__(self) -> str:
         return printable(f"<graphdoctor.Report of {self._name}: {self._counts}>")
+
+    def _repr_html_(self) -> str:
+        """Return the report for a notebook's cell; what comes last in a long one is left out."""
+        from graphdoctor.views.html.document import render_view_cell
+
+        return render_view_cell(report_view(self._diagnosis), most_bytes=_MOST_IN_A_CELL)
 
     def _repr_markdown_(self) -> str:
         """Return the report for a notebook's cell; the end of a long one is left out, between

@@ -28,11 +28,27 @@ def report():
     return graphdoctor.explain(f, torch.ones(3), note=HOSTILE)
 
 
-def test_cell_shows_short_report_with_program_markup_escaped(report):
+def test_cell_shows_the_report_as_html_without_scripts_or_the_programs_markup(report):
+    html = report._repr_html_()
+    assert "GD107" in html
+    assert not {"script", "iframe"} & {it.lower() for it in re.findall(r"<(\w+)", html)}
+    assert not re.search(r"<[^>]*\son\w+=", html)
+    assert len(html.encode()) <= 30_000
+
+
+def test_html_that_a_cell_has_no_room_for_is_left_out_part_by_part(report, monkeypatch):
+    monkeypatch.setattr("graphdoctor.api.report._MOST_IN_A_CELL", 4_000)
+    cut = report._repr_html_()
+    assert len(cut.encode()) <= 4_000
+    assert "Cut here" in cut
+    assert 'class="sentence' in cut
+    assert cut.count("<div") == cut.count("</div>")
+
+
+def test_markdown_shows_short_report_with_program_markup_escaped(report):
     text = report._repr_markdown_()
     assert "GD107" in text
     assert "<script>" not in text.replace("`", "").replace("\\<", "")
-    assert not hasattr(report, "_repr_html_")
     assert len(text.encode()) <= 30_000
 
 

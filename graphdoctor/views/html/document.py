@@ -61,6 +61,43 @@ def render_view_page(view: parts.View, *, has_source: bool = True) -> str:
     )
 
 
+def render_view_cell(view: parts.View, *, most_bytes: int) -> str:
+    """Return a view for the cell of a notebook, without scripts; what it has no room for is left
+    out part by part, and it says so.
+    """
+    template = environment().get_template("cell.html.j2")
+
+    def rendered(part: parts.Part | None, name: str = "") -> str:
+        return template.render(view=view, links={}, part=part, name=name).strip()
+
+    ends = [f"<p>Next: <code>{escape(view.then)}</code></p>" if isinstance(view.then, str) else ""]
+    pieces = ['<div class="graphdoctor">', rendered(None)]
+    cut = "<p>Cut here: <code>report.save(&quot;report.html&quot;)</code> writes all of it.</p>"
+    room = most_bytes - sum(len(text.encode()) + 1 for text in (*pieces, *ends, cut, "</div>"))
+    for number, part in enumerate(_pieces(view.parts)):
+        piece = rendered(part, f"c{number}")
+        room -= len(piece.encode()) + 1
+        if room < 0:
+            ends.insert(0, cut)
+            break
+        pieces.append(piece)
+    return "\n".join((*pieces, *ends, "</div>"))
+
+
+def _pieces(body: parts.Block | parts.Blocks) -> Iterator[parts.Part]:
+    """Yield what can be left out by itself."""
+    for part in parts.blocks(body):
+        if part.show == "short" or not parts.has_content((part,)):
+            continue
+        if isinstance(part, parts.Section) and part.show == "always":
+            yield parts.Note(parts.Span(parts.plain_text(part.title), mark="strong"))
+            yield from _pieces(part.parts)
+        elif isinstance(part, parts.Cards):
+            yield from part.cards
+        else:
+            yield part
+
+
 def _drawings(body: parts.Blocks) -> Iterator[parts.Drawing]:
     for part in body:
         if isinstance(part, parts.Drawing):
