@@ -8,12 +8,13 @@ times for small tensors, and anything within an absolute 1e-4 or more). Here it 
 distance, because few wrong elements of many hardly show in a mean, and relative to the largest
 element, because gradients may be small.
 
-Neither holds where a program has steps: if the input of a ReLU is 0 but for rounding, its gradient
-is there or isn't. Eager mode has drawn once, and may have been lucky. ``Shaken`` makes it draw
-again, from numbers with other last digits. Of a ResNet in training mode (transformers, 4 images of
-64 × 64, float32 on a CPU, torch 2.13), Inductor's gradients are 3.7% off where eager mode's are
-0.0003% off, and ``same`` refuses five of them. One of four runs of eager mode that begin with one
-unit changed in the last place is 3.7% off too, in as many.
+Neither holds where numbers cancel, which leaves no size to compare with, nor where a program has
+steps: if the input of a ReLU is 0 but for rounding, its gradient is there or isn't. Eager mode has
+drawn once, and may have been lucky. ``Shaken`` makes it draw again, with other last digits. Of a
+ResNet in training mode (transformers, 4 images of 64 × 64, float32 on a CPU, torch 2.13),
+Inductor's gradients are 3.7% off where eager mode's are 0.0003% off, and ``same`` refuses five of
+them. One of four runs of eager mode that begin with one unit changed in the last place is 3.7% off
+too, in as many.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from ...wording import shortened
 from ..record.describe import value_text
 from .arguments import has_strides
 from .results import AFTER_CALLS, COMPUTED, DRAWN, KINDS, STRUCTURE, TEXTS, Results
+from .shaking import last_digits
 
 _Values = Mapping[str, Any]
 
@@ -312,13 +314,6 @@ _NEAR = 0.1
 """The most that a program's own rounding makes of a value. Its dtype doesn't tell: matrix products
 may be computed in bfloat16 or TF32 and give float32."""
 
-_SUMS = 0.6
-"""The part of the digits that a sum in another order keeps: 7e-5 of float32. PyTorch's runner
-allows 1e-4."""
-
-_UNITS = 8
-"""How many units in the last place ``Shaken`` changes; in 16 bits, one."""
-
 
 class _Pair(NamedTuple):
     """One value of the float64 run and of eager mode; the rest is about where both have it."""
@@ -411,25 +406,26 @@ class Rounding:
     ) -> tuple[Tensor, float, float] | None:
         """Return a center, and the distances from it that are allowed and doubtful."""
         center = pair.precise if pair.is_alike and pair.precise is not None else eager
-        values = [_number(other.values[kind].get(name)) for other in self._others]
-        others = [distance(other, center) for other in values if other is not None]
-        if not pair.is_alike:
-            most = _NEAR * _largest(eager)
-            allowed = _FACTOR * max((min(apart, most) for apart in others), default=0.0)
-            return (eager, allowed, most) if self._is_variant else None
-        apart = pair.apart
-        size = pair.size
-        least = pair.least
+        runs = [_number(other.values[kind].get(name)) for other in self._others]
+        others = [distance(run, center) for run in runs if run is not None]
+        apart, size, least = (pair.apart, pair.size, pair.least) if pair.is_alike else (0.0, 0, 0)
         if self._is_untouched:
-            return center, max(least, _FACTOR * apart), 0.0
+            return (center, max(least, _FACTOR * apart), 0.0) if pair.is_alike else None
         if not self._is_variant:
-            return center, _FACTOR * max(apart, *(d for d in others if d <= least), 0.0), 0.0
+            most = max(apart, *(it for it in others if it <= least), 0.0)
+            return (center, _FACTOR * most, 0.0) if pair.is_alike else None
+        own = max(apart, self._typical * size)
+        size = size or _largest(eager)
         most = max(_NEAR * size, least)
-        allowed = _FACTOR * max(apart, self._typical * size, *(min(d, most) for d in others))
-        allowed = max(allowed, torch.finfo(eager.dtype).eps ** _SUMS * size)
-        if apart > _half(eager.dtype) * size:
-            allowed = max(allowed, least)
-        return center, allowed, _FACTOR * (max(others, default=0.0) if self._is_shaken else most)
+        moved = max((it for it in others if math.isfinite(it)), default=0.0)
+        is_measured = pair.is_alike and eager.dtype is not torch.float64
+        # Numbers that cancel have no size that says how far they may move.
+        has_size = is_measured or moved < size
+        allowed = _FACTOR * max(own, min(moved, most) if has_size else moved)
+        allowed = max(allowed, last_digits(eager.dtype) * size)
+        if self._is_shaken:
+            return center, allowed, max(_FACTOR * moved, 0.0 if pair.is_alike else most)
+        return center, allowed, _FACTOR * most if is_measured else math.inf
 
     @cached_property
     def _typical(self) -> float:
@@ -473,24 +469,6 @@ class Rounding:
             ResultError(kind=kind, variant=variant, eager=eager)
             for kind, (variant, eager) in largest.items()
         )
-
-
-class Shaken:
-    """Changes numbers in their last digits, up or down at random."""
-
-    def __init__(self, seed: int) -> None:
-        self._generator = torch.Generator().manual_seed(seed)
-
-    def shake(self, tensors: Iterable[Tensor]) -> None:
-        """Change tensors in place; whole numbers, which may count or choose something, stay."""
-        for tensor in tensors:
-            if tensor.is_floating_point() and tensor.layout is torch.strided:
-                kept = tensor.data
-                bits = torch.randint(0, 2, tensor.shape, generator=self._generator)
-                units = _UNITS if tensor.element_size() > 2 else 1
-                signs = bits.to(kept) * 2 - 1
-                changed = kept * (1 + signs * units * torch.finfo(tensor.dtype).eps)
-                tensor.data = torch.where(kept == kept.round(), kept, changed)
 
 
 def _is_nearly(value: object, reference: object) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,9 +18,10 @@ from torch.fx.node import map_aggregate
 
 from ...facts.trials import Difference
 from ..target.snapshot import FreshCopies, RandomState, dressed_as, set_for
-from .comparing import Rounding, Shaken, compared
+from .comparing import Rounding, compared
 from .forms import forms_in
 from .results import Results, Tensors, gradients_of
+from .shaking import Shaken
 
 _MAX_SHAKEN = 6
 """As many runs with other last digits as the judge of whole programs makes."""
@@ -120,13 +121,16 @@ class Runs:
         return arguments, leaves
 
     def results(
-        self, run: Callable[..., Any], change: Callable[[list[Tensor]], None] | None = None
+        self,
+        run: Callable[..., Any],
+        change: Callable[[list[Tensor]], None] | None = None,
+        within: AbstractContextManager[Any] | None = None,
     ) -> Results:
         """Run a form of the graph, and its backward pass if it has one."""
         results = Results()
         arguments, leaves = self.arguments(change)
         named = dict(zip(self.inputs.values, arguments, strict=True))
-        with RandomState(), modes_set(self.inputs.modes):
+        with RandomState(), modes_set(self.inputs.modes), within or nullcontext():
             self.inputs.random.restore()
             versions = {} if self.changed is not None else _versions(named)
             returned = run(*arguments)
@@ -176,21 +180,26 @@ class Runs:
         rounding = self._rounding()
         differences = compared(mine, eager, rounding).differences
         while differences and len(self._shaken) < _MAX_SHAKEN:
-            shake = Shaken(len(self._shaken)).shake
-            self._shaken.append(self.results(self.module, shake))
+            shaken = Shaken(len(self._shaken))
+            self._shaken.append(self.results(self.module, shaken.shake, shaken))
             rounding = self._rounding()
             differences = compared(mine, eager, rounding).differences
         return Judged(differences, mine, eager, self.precise, rounding)
 
     def _rounding(self) -> Rounding:
         return Rounding(
-            self.precise, self.eager, self._shaken, judged="variant", is_shaken=bool(self._shaken)
+            self.precise, self.eager, self._shaken, judged="variant", is_shaken=self.is_shaken
         )
+
+    @property
+    def is_shaken(self) -> bool:
+        """Return whether it took other last digits to judge."""
+        return bool(self._shaken)
 
     def is_repeatable(self) -> bool:
         """Return whether eager mode gives the same once more."""
-        again = self.results(self.module)
-        return not compared(again, self.eager, self._rounding()).differences
+        rounding = Rounding(self.precise, self.eager, (), judged="variant")
+        return not compared(self.results(self.module), self.eager, rounding).differences
 
 
 def _versions(named: Mapping[str, Any]) -> dict[str, int]:

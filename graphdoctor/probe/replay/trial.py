@@ -33,7 +33,7 @@ from ..target.targets import Call, set_up, signature_of
 from ..torch_private import torch_config
 from ..torch_private.torch_questions import answered_as_compiled
 from .arguments import resized
-from .comparing import Rounding, Shaken, compared, differing_attributes
+from .comparing import Rounding, compared, differing_attributes
 from .forms import forms_in
 from .leaves import Step, item_at, passed_arguments, replaced_in
 from .locating import Locating
@@ -49,6 +49,7 @@ from .results import (
     tensors_in,
     tensors_of,
 )
+from .shaking import Shaken
 
 _ARGUMENT = re.compile(r"L\['(\w+)'\]((?:\['[^']*'\]|\[\d+\]|\.\w+)*)")
 _STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
@@ -96,7 +97,7 @@ class Trial:
         except (ImportError, AttributeError) as error:
             raise TargetError(f"this torch can't be asked where it fails: {error}") from error
         if (asked := self.plan.get("locate")) is not None:
-            self._locating = Locating(asked["limit_s"], are_forms=asked["are_forms"])
+            self._locating = Locating(asked["limit_s"], asked["what"])
 
     @contextmanager
     def apart(self) -> Iterator[Results]:
@@ -210,7 +211,7 @@ class Trial:
         with RandomState():
             seed_everything(seed)
             of_call = RandomState()
-            with self._precise(), self._uncompiled(), self._asked():
+            with self._precise(), self._uncompiled(), self._asked(), self._shaken or nullcontext():
                 yield
             self._results.draws_random |= not of_call.is_current()
             if self._results.is_sampled:
@@ -249,7 +250,7 @@ class Trial:
             results.add_gradients({name: it.grad for name, it in tensors.items() if it.is_leaf})
             return
         try:
-            with self._precise(), self._asked():
+            with self._precise(), self._asked(), self._shaken or nullcontext():
                 gradients = gradients_of(output, self.modules, self._arguments)
         except RuntimeError:
             self._lost_gradients.append(results.call_count)
