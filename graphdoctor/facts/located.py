@@ -9,6 +9,9 @@ from .stack import StackEntry
 
 Pass = Literal["forward", "backward"]
 
+Compared = Literal["values", "forms", "exceptions"]
+"""What of a graph is compared: values; strides, aliasing and the like; or what it raises."""
+
 NotLocated = Literal["no_graph_differs", "stopped", "only_whole", "not_repeatable", "failed"]
 """Why no operation is named though results differ. ``no_graph_differs``: each graph is right;
 ``stopped``: the time was up; ``only_whole``: no smaller part of the graph is wrong alone;
@@ -31,7 +34,9 @@ class TensorAt(Fact):
 
 
 class Located(Fact):
-    """The first operation of a graph whose inputs agree and whose result doesn't."""
+    """The first operation of a graph whose inputs agree and whose result doesn't, or that raises in
+    eager mode what it doesn't raise in compiled code.
+    """
 
     compile_id: str
     """Compile of the graph, such as ``0/1``."""
@@ -53,7 +58,7 @@ class Located(Fact):
     element: TensorAt | None = None
     """Where that is; None if it isn't one element."""
     is_alone: bool
-    """True if it is wrong when it is compiled alone, too, on the same inputs."""
+    """True if it was found to be wrong when it is compiled alone, too, on the same inputs."""
     together_with: tuple[str, ...] = ()
     """Operations with which it has to be compiled to be wrong, the earliest first; empty if
     ``is_alone``."""

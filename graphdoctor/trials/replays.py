@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from graphdoctor.facts.located import Compared
 from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
@@ -118,14 +119,14 @@ class Replays:
         attacks: str | None = None,
         redraws: bool = False,
         locate_s: float | None = None,
-        are_forms_located: bool = False,
+        located: Compared = "values",
         has_forms: bool = False,
         is_fresh_compiled: bool = False,
     ) -> Recording:
         """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
         this name chose, where ``redraws`` allows draws for more rows. ``locate_s``: name the first
         operation of a graph that is wrong, for so many seconds from the first call on;
-        ``are_forms_located``: by the form of its results, not their values.
+        ``located``: by what of its results.
 
         ``has_forms``: what callers rely on besides values, and exceptions, are results too.
         ``is_fresh_compiled``: each call finds no compiled code of an earlier one.
@@ -146,7 +147,7 @@ class Replays:
             edited = {"is_reference": attacks == name, "is_edited": bool(program.content)}
             plan["attacks"] = {"folder": folder_of, "redraws": redraws, **edited}
         if locate_s is not None:
-            plan["locate"] = {"limit_s": locate_s, "are_forms": are_forms_located}
+            plan["locate"] = {"limit_s": locate_s, "what": located}
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
         if is_cold:

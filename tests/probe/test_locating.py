@@ -1,6 +1,7 @@
 """The first wrong operation of a graph is named, where a backend makes one wrong."""
 
 import operator
+from contextlib import suppress
 
 import pytest
 
@@ -273,13 +274,64 @@ def fused(gm, inputs):
 def test_operations_that_are_wrong_together_are_named_together():
     def program(x):
         y = torch.sin(x)
-        z = y * 3
-        z = z + 1  # here
+        z = y * 3  # here
+        z = z + 1
         return torch.exp(z) + y
 
     located = sought(program, fused, (torch.randn(4),))["located"]
     assert (line(located), located.is_alone) == ("here", False)
-    assert located.together_with == ("operator.mul",)
+    assert located.together_with == ("operator.add",)
+
+
+def test_operation_that_changes_memory_beside_its_own_is_named():
+    def program(x):
+        windows = x.unfold(0, 1, 5)
+        windows.add_(windows)  # here
+        return x
+
+    def clearing(windows, other):
+        windows.as_strided((1,), (1,), 1).zero_()
+        return windows.add_(other)
+
+    located = sought(program, Planted("add_", clearing), (torch.arange(1, 25),))["located"]
+    assert (line(located), located.operation) == ("here", "Tensor.add_")
+
+
+def lenient(x, index):
+    return x[index.clamp(max=len(x) - 1)]
+
+
+def other_error(x, index):
+    raise ValueError("no such row")
+
+
+@pytest.mark.parametrize("wrong", [lenient, other_error])
+def test_operation_that_raises_something_else_in_eager_mode_is_named(wrong):
+    def program(x, index):
+        y = x * 2
+        y = torch.embedding(y, index)  # here
+        return y + 1
+
+    torch.compiler.reset()
+    locating = Locating(300.0, "exceptions")
+    compiled = torch.compile(program, backend=Planted("embedding", wrong))
+    for index in (1, 9):
+        locating.call += 1
+        with suppress(ValueError):
+            compiled(torch.randn(4, 3), torch.tensor([index]))
+    located = locating.found()["located"]
+    assert (line(located), located.operation, located.call) == ("here", "torch.embedding", 2)
+    assert located.inputs == ("f32[4, 3]", "i64[1]")
+
+
+def test_graphs_that_raise_what_eager_mode_raises_blame_nothing():
+    torch.compiler.reset()
+    locating = Locating(300.0, "exceptions")
+    with suppress(IndexError):
+        torch.compile(lambda x: torch.embedding(x, torch.tensor([9])), backend="eager")(
+            torch.randn(4, 3)
+        )
+    assert locating.found() == {"not_located": "no_graph_differs"}
 
 
 def whole(gm, inputs):
@@ -338,7 +390,7 @@ def test_operation_whose_result_has_another_form_is_named(name, wrong):
         return flat.view(-1), flat.permute(2, 0, 1), flat * 2  # here
 
     torch.compiler.reset()
-    locating = Locating(300.0, are_forms=True)
+    locating = Locating(300.0, "forms")
     backend = Planted(name, wrong, when=lambda node: node.args[1:] in ((-1,), (2, 0, 1)))
     torch.compile(program, backend=backend)(torch.randn(24))
     located = locating.found()["located"]

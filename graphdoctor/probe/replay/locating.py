@@ -23,8 +23,9 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from ...facts.base import Fields
-from ...facts.located import Located, NotLocated, Pass, TensorAt
+from ...facts.located import Compared, Located, NotLocated, Pass, TensorAt
 from ...facts.trials import Difference, ResultKind
+from ..record.errors import raised_text
 from ..record.streams import silence
 from ..target.snapshot import RandomState
 from ..torch_private.torch_graphs import (
@@ -41,10 +42,12 @@ from .subgraphs import (
     CutGraph,
     Item,
     Part,
+    inputs_text,
     item_name,
     line_of,
     lines_of,
     operation_name,
+    raising,
     tensors_text,
 )
 
@@ -91,13 +94,14 @@ def _direction(judged: Judged) -> Pass:
 
 class Locating:
     """Compares each graph from now on, until ``close``; ``call`` is the number of the program's
-    call, and ``are_forms`` whether strides, aliasing and the like differ rather than values.
+    call, and ``what`` is known to differ.
     """
 
-    def __init__(self, limit_s: float, *, are_forms: bool = False) -> None:
-        self._deadline, self._are_forms = perf_counter() + limit_s, are_forms
+    def __init__(self, limit_s: float, what: Compared = "values") -> None:
+        self._deadline, self._what = perf_counter() + limit_s, what
         self.call = 0
         self._case: _Case | None = None
+        self._raising: Located | None = None
         self._reason: NotLocated = "no_graph_differs"
         """What is to be said if no graph differs: the first trouble."""
         self.close = replace_compiled_graphs(self._around)
@@ -109,7 +113,8 @@ class Locating:
 
         def replaced(compiled: _Run) -> _Run:
             def run(*arguments: Any) -> Any:
-                if self._case is None or not self._case.is_certain:
+                is_found = self._case is not None and self._case.is_certain
+                if not is_found and self._raising is None:
                     self._check(graph, compiled, arguments)
                 return compiled(*arguments)
 
@@ -125,13 +130,16 @@ class Locating:
         values = dict(zip(graph.names, arguments, strict=True))
         inputs = Inputs.now(values, ambient_modes())
         try:
-            runs = Runs(graph.module, inputs, graph.changed, are_forms=self._are_forms)
+            if self._what == "exceptions":
+                self._raising = self._raised(graph, inputs, compiled)
+                return
+            runs = Runs(graph.module, inputs, graph.changed, are_forms=self._what == "forms")
             judged = runs.judged(compiled)
-            if not judged.differences:
+            if (judged.differences or runs.is_shaken) and not runs.is_repeatable():
+                self._trouble("not_repeatable")
+            elif not judged.differences:
                 if judged.mine.omitted_from is not None:
                     self._trouble("failed")
-            elif not runs.is_repeatable():
-                self._trouble("not_repeatable")
             else:
                 case = _Case(graph, self.call, inputs.kept(), judged)
                 if self._case is None or case.is_certain:
@@ -142,6 +150,33 @@ class Locating:
         finally:
             inputs.random.restore()
 
+    def _raised(self, graph: _Graph, inputs: Inputs, compiled: _Run) -> Located | None:
+        """Name the operation that raises in eager mode what the compiled graph doesn't."""
+        runs = Runs(graph.module, inputs, graph.changed)
+        with RandomState(), modes_set(inputs.modes):
+            inputs.random.restore()
+            if (at := raising(graph.module, runs.arguments()[0])) is None:
+                return None
+            node, tensors, error = at
+            inputs.random.restore()
+            try:
+                compiled(*runs.arguments()[0])
+            except Exception as other:  # noqa: BLE001 - whatever compiled code raises
+                if raised_text(other) == raised_text(error):
+                    return None
+        count = sum(it.op.startswith("call_") for it in graph.module.graph.nodes)
+        return Located(
+            compile_id=graph.compile_id,
+            call=self.call,
+            direction="forward",
+            operation=operation_name(node, graph.module),
+            location=line_of(node),
+            inputs=tensors,
+            is_alone=count == 1,
+            node_count=count,
+            compile_count=0,
+        )
+
     def _trouble(self, reason: NotLocated) -> None:
         if self._reason == "no_graph_differs":
             self._reason = reason
@@ -149,9 +184,11 @@ class Locating:
     def found(self) -> Fields:
         """Search the graph that differed; returns fields of ``Replay``."""
         self.close()
+        if self._raising is not None:
+            return {"located": self._raising}
         if self._case is None:
             return {"not_located": self._reason}
-        search = _Search(self._case, self._deadline, are_forms=self._are_forms)
+        search = _Search(self._case, self._deadline, are_forms=self._what == "forms")
         with silence(), RandomState():
             try:
                 return {"located": search.located()}
@@ -206,15 +243,18 @@ class _Search:
         wrong, others = self._smallest(index, end)
         node = operations[index]
         element = self._element(node, wrong)
+        first = next((it for it in others if it not in graph.views), None)
+        if first is not None and self._direction(wrong) == "forward":
+            # Given what eager mode makes of it, the rest is right.
+            others = [it for it in (*others, node) if it is not first]
+            node = first
         return Located(
             compile_id=self._case.graph.compile_id,
             call=self._case.call,
             direction=self._direction(wrong),
             operation=operation_name(node, graph.module),
             location=line_of(node),
-            inputs=tuple(
-                text for it in node.all_input_nodes for text in tensors_text(graph.kinds[it])
-            ),
+            inputs=inputs_text(node, graph.kinds),
             output=", ".join(tensors_text(graph.kinds[node])) or None,
             **element,
             is_alone=not others,
@@ -274,8 +314,11 @@ class _Search:
         for index in suspects:
             if differing & self._names(graph.operations[index], wrong):
                 return index
-        # What it changes in place may be wrong alone. If anything else is, cutting the graph before
-        # the operation made that right.
+        # What an operation changes in place may be wrong alone, or what shares memory with it.
+        changing = [it for it in suspects if graph.operations[it] in graph.changing]
+        if len(changing) == 1:
+            return changing[0]
+        # If anything else is, cutting the graph before the operation made that right.
         if not is_only or differing:
             raise self._failure("only_whole")
         return suspects[0]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import linecache
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,18 +60,36 @@ class Part:
 
 
 class _Described(Interpreter):
-    """Notes of what kind each value is, and the modes after each operation."""
+    """Notes of what kind each value is, the modes after each operation, and what operations do with
+    memory.
+    """
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
+        self.extra_traceback = False
         self.kinds: dict[Node, Any] = {}
         self.modes: dict[Node, Any] = {}
+        self.changing, self.views = set[Node](), set[Node]()
 
     def run_node(self, n: Node) -> Any:
+        given = [self.env[it] for it in n.all_input_nodes]
+        tensors = [it for it in given if isinstance(it, Tensor) and not it.is_inference()]
+        versions = [tensor._version for tensor in tensors]
         value = super().run_node(n)
+        if versions != [tensor._version for tensor in tensors]:
+            self.changing.add(n)
+        elif isinstance(value, Tensor) and _memory(value) in map(_memory, tensors):
+            self.views.add(n)
         self.kinds[n] = _kind(value)
         self.modes[n] = ambient_modes()
         return value
+
+
+def _memory(tensor: Tensor) -> int:
+    """Return the address of its memory; where it has none, a number of its own."""
+    with suppress(RuntimeError, NotImplementedError):
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    return id(tensor)
 
 
 def _kind(value: Any) -> Any:
@@ -95,6 +114,10 @@ class CutGraph:
     module: GraphModule
     kinds: dict[Node, Any]
     modes: dict[Node, Any]
+    changing: set[Node]
+    """What changes tensors in place."""
+    views: set[Node]
+    """What gives tensors another shape, and computes nothing."""
     first_modes: Any
     operations: list[Node] = field(init=False)
 
@@ -116,7 +139,9 @@ class CutGraph:
         described = _Described(module)
         before = ambient_modes()
         described.run(*arguments)
-        return cls(module, described.kinds, described.modes, before)
+        return cls(
+            module, described.kinds, described.modes, described.changing, described.views, before
+        )
 
     def computes(self, index: int) -> bool:
         """Return whether an operation makes a tensor, rather than taking one out of a tuple."""
@@ -188,6 +213,26 @@ class CutGraph:
             return placeholder
 
         return given(self.kinds[node], ())
+
+
+def raising(
+    module: GraphModule, arguments: Sequence[Any]
+) -> tuple[Node, tuple[str, ...], Exception] | None:
+    """Run a graph eagerly; returns the operation that raises, its tensors and the error, None if
+    none does.
+    """
+    described = _Described(module)
+    try:
+        described.run(*arguments)
+    except Exception as error:  # noqa: BLE001 - whatever an operation raises
+        node = next(node for node in module.graph.nodes if node not in described.kinds)
+        return node, inputs_text(node, described.kinds), error
+    return None
+
+
+def inputs_text(node: Node, kinds: Mapping[Node, Any]) -> tuple[str, ...]:
+    """Write the tensors that an operation is given."""
+    return tuple(text for it in node.all_input_nodes for text in tensors_text(kinds[it]))
 
 
 def item_name(item: Item) -> str:

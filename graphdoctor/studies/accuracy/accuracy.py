@@ -17,7 +17,7 @@ from pathlib import Path
 from graphdoctor.facts.accuracy import AccuracyReport, Cure, StaleValue
 from graphdoctor.facts.bench import Stages
 from graphdoctor.facts.diagnosis import Diagnosis
-from graphdoctor.facts.located import Located, NotLocated
+from graphdoctor.facts.located import Compared, Located, NotLocated
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording, TracingBranch
 from graphdoctor.facts.stack import StackEntry
@@ -154,8 +154,7 @@ class _Search:
             self.stages = following.stages
             if stage is not None:
                 self.setup.on_phase(f"looking for the operation that {stage} changes")
-                are_forms = all(item.kind == "forms" for item in accuracy.differences)
-                self._locate(subject, stage, deadline, are_forms=are_forms)
+                self._locate(subject, stage, deadline, accuracy)
                 self.setup.on_phase("running it on its own")
                 self.reproduction = reproduction(
                     self.located, stage, self.setup.interpreter, self.folder
@@ -179,11 +178,15 @@ class _Search:
         if anew.is_right:
             self.stale = stale_value(self.compiled, fresh, accuracy.differences[0], call)
 
-    def _locate(self, subject: Subject, stage: str, deadline: float, *, are_forms: bool) -> None:
+    def _locate(self, subject: Subject, stage: str, deadline: float, accuracy: Accuracy) -> None:
+        kinds = {item.kind for item in accuracy.differences if item.kind not in TEXTS}
+        what: Compared = "forms" if kinds == {"forms"} else "values"
+        if "exceptions" in kinds:
+            what = "exceptions"
         program, spec = subject.variant(stage, (), self._program.change)
         limit_s = max(deadline - time.monotonic(), 0.0)
         run = self.replays.replay(
-            program, "located", spec=spec, locate_s=limit_s, are_forms_located=are_forms
+            program, "located", spec=spec, locate_s=limit_s, located=what, has_forms=True
         )
         if run.replay is not None:
             root, lines = Path.cwd(), run.replay.not_located_lines
