@@ -15,6 +15,15 @@ PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
 
 
 @dataclass(frozen=True)
+class FoundFinding:
+    """A finding for which fixes are about to be tried."""
+
+    code: str
+    message: str
+    place: str
+
+
+@dataclass(frozen=True)
 class DecidedTrial:
     """Result of one trial of a fix: the verdict by ``file:line`` of each finding that it is for.
 
@@ -50,4 +59,4 @@ class DecidedStep:
     eager_us: float | None
 
 
-TrialEvent = DecidedTrial | TimedPrograms | DecidedStep
+TrialEvent = FoundFinding | DecidedTrial | TimedPrograms | DecidedStep

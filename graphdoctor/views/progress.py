@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.progress import DecidedStep, DecidedTrial, TimedPrograms, TrialEvent
+from graphdoctor.facts.progress import (
+    DecidedStep,
+    DecidedTrial,
+    FoundFinding,
+    TimedPrograms,
+    TrialEvent,
+)
 from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
 from graphdoctor.views.reasons import reason_text
@@ -35,8 +41,10 @@ def left_text(left_s: float | None) -> str:
 
 
 def event_text(event: TrialEvent) -> str:
-    """Describe a trial, a timing or a step of a search on one line."""
+    """Describe a finding, a trial, a timing or a step of a search on one line."""
     match event:
+        case FoundFinding(code, message, place):
+            return f"found · {place} · {code} {message}"
         case DecidedTrial():
             verdicts = grouped((verdict, place) for place, verdict in event.verdicts)
             under = f" under {event.backend}" if event.backend else ""
