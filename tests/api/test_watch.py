@@ -193,6 +193,27 @@ def test_a_backward_that_is_compiled_when_needed():
     assert all(event.function == "<lambda>" for event in seen.events)
 
 
+def test_cuda_graphs_that_are_recorded_or_skipped():
+    """As torch says them, without a GPU."""
+    from torch._dynamo.callback import CallbackTrigger, callback_handler
+    from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
+
+    with graphdoctor.watch(log=False) as seen:
+        compiled()(torch.ones(2))
+        compile_id = seen.events[0].compile_id
+        with callback_handler.install_callbacks(CallbackTrigger.CUDAGRAPH_RECORDING, compile_id):
+            pass
+        log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to mutated inputs")
+    recorded, skipped = list(seen.events)[1:]
+    assert (recorded.kind, recorded.function) == ("cuda_graph", "function")
+    assert recorded.seconds > 0
+    assert (skipped.kind, skipped.reason) == (
+        "cuda_graph_skipped",
+        "skipping cudagraphs due to mutated inputs",
+    )
+    assert seen.compiles == 1
+
+
 @pytest.mark.parametrize(
     "clear",
     [

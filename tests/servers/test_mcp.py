@@ -317,6 +317,32 @@ def test_agents_edit_is_verified_or_refused_with_reason(tmp_path: Path) -> None:
     use(work, tmp_path)
 
 
+@pytest.mark.long
+def test_a_break_is_diagnosed_patched_and_proven_in_few_short_answers(tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text(BRANCH)
+    good = BRANCH.replace(BODY, "        return torch.where(x.sum() > 0, torch.relu(x), x * 0.5)\n")
+
+    async def work(client: Any) -> None:
+        found = await client.call_tool("explain", {"target": "model.py"})
+        (finding,) = found.structured_content["findings"]
+        rule = await command(client, "rule", {"codes": [finding["code"]]})
+        assert "torch.where" in text_of(rule)
+        asked = {"target": "model.py", "patch": good, "file": "model.py", "no_timing": True}
+        tried = await client.call_tool("try_patch", asked)
+        assert "The patch holds (one graph)" in text_of(tried)
+        model.write_text(good)
+        last = await client.call_tool("explain", {"target": "model.py"})
+        assert not last.structured_content["findings"]
+        answers = (found, rule, tried, last)
+        whole = "".join(
+            text_of(it) + json.dumps(it.structured_content, ensure_ascii=False) for it in answers
+        )
+        assert len(whole) < 16_000  # 4,000 tokens
+
+    use(work, tmp_path)
+
+
 def test_failing_programs_output_is_marked_and_made_visible(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(FAILING)
 
