@@ -231,6 +231,23 @@ def test_no_guard_is_dropped_that_the_run_saw_fail(changes, internal, values):
             assert any(unguarded) == expected, found.code
 
 
+@for_each("torch, is_advised", [("2.13.0+cpu", True), ("2.14.1", False), (None, False)])
+def test_advice_to_upgrade_is_for_releases_before(torch, is_advised):
+    line = entry(14, "random.shuffle(order)", columns=(9, 30))
+    reason = BreakReason(
+        gb_type="Attempted to call function marked as skipped",
+        torch_id="GB0007",
+        explanation="",
+        hints=(),
+        context="module: random, qualname: shuffle, skip reason: <missing reason>",
+    )
+    facts = recording(breaks=(record(line, chain=(reason,)),))
+    environment = facts.environment.replace(torch=torch)
+    (found,) = findings(facts.replace(environment=environment), "GD105")
+    titles = [fix.title for fix in found.fixes]
+    assert ("Upgrade torch: from 2.14 on, it traces `random.shuffle`" in titles) == is_advised
+
+
 # Recompiles.
 
 

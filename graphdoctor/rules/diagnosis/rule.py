@@ -182,6 +182,16 @@ class Rule(Page):
         return tuple(fix if fix.source else fix.replace(source=guide) for fix in fixes)
 
 
+_TRACED_SINCE = {
+    "random.random": (2, 14),
+    "random.seed": (2, 14),
+    "random.shuffle": (2, 14),
+    "random.sample": (2, 14),
+    "heapq.nlargest": (2, 14),
+}
+"""The first release of torch that traces a function which breaks the graph in earlier ones."""
+
+
 class BreakRule(Rule):
     """A rule about a break site. A site belongs to the first rule of the catalog that matches it.
 
@@ -235,6 +245,15 @@ class BreakRule(Rule):
         """Return suggestions for this line: edits only of the user's own code."""
         return tuple(fix for fix in self.suggested(site) if site.is_own_code or fix.kind != "code")
 
+    def _all_fixes(self, view: RecordingView, site: BreakSite) -> Fixes:
+        yield from self.fixes(site)
+        since = _TRACED_SINCE.get(site.called or "")
+        installed = re.match(r"(\d+)\.(\d+)", view.recording.environment.torch or "")
+        if since and installed and (int(installed[1]), int(installed[2])) < since:
+            major, minor = since
+            title = f"Upgrade torch: from {major}.{minor} on, it traces `{site.called}`"
+            yield Fix(kind="call", title=title, source="seen with torch 2.13.0, 2.14.1 and 2.15.0")
+
     def finding_of(self, view: RecordingView, site: BreakSite) -> Finding:
         """Make the finding about a site."""
         # A break after which code runs eagerly, or that raises, is always an error.
@@ -249,7 +268,7 @@ class BreakRule(Rule):
             break_effects=site.break_effects,
             user_stack=view.longest_path(site),
             is_consequence=self.is_consequence(site),
-            fixes=self.fixes(site),
+            fixes=self._all_fixes(view, site),
             severity=self.severity if is_resumed else "error",
         )
 
