@@ -67,5 +67,5 @@ def test_a_line_for_each_compile_as_it_happens(script):
     told = [line for line in ran.stderr.splitlines() if line.startswith("graphdoctor: ")]
     assert [line.split()[1] for line in told[:-1]] == ["compiled", "compiled", "recompiled"]
     # The part after the break depends on the name.
-    assert told[2].endswith("name 'a' → 'aa'")
+    assert told[2].endswith("name: 'a' → 'aa'")
     assert told[-1].startswith("graphdoctor: 3 compiles, 1 recompile among them, 1 graph break")
