@@ -96,7 +96,7 @@ def lint(
     is_without_baseline: bool = NO_BASELINE,
     recording: bool = option(
         False,
-        "Include functions that the last recording saw compiled; the result then depends on it.",
+        "Also check functions seen in the last run; the result then depends on it.",
         flag="--recording/--no-recording",
     ),
     format: str = FORMAT,
