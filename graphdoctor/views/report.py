@@ -103,7 +103,9 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     count = len(list(words.clusters(diagnosis.findings)))
     yield Section("Findings", _findings(diagnosis), count=count)
     yield from () if treatment is None else treatment_parts(diagnosis, treatment)
+    kept = () if treatment is None else tuple(keeping(diagnosis, treatment))
     if page is not None:
+        yield from kept
         # Texts of these are those of other commands.
         yield from page.sections(tuple(what_if_parts(diagnosis)))
         yield Section("Sensitivity", variation_parts(diagnosis))
@@ -119,7 +121,7 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
         yield from (Section("Evidence", log), unknown, environment)
         yield Section("Graphs", _graphs(diagnosis), count=len(diagnosis.graphs), show="long")
     yield from closing(diagnosis)
-    yield from () if treatment is None else keeping(diagnosis, treatment)
+    yield from kept if page is None else ()
 
 
 def _asking(recording: Recording) -> Iterator[Block]:

@@ -17,7 +17,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.views.report import figures
 from graphdoctor.views.words import inputs_text
 from tests.factories import FULL_COVERAGE, diagnosed, graph, recording
-from tests.views.html.made import many_calls, written
+from tests.views.html.made import EDIT, many_calls, written
 from tests.views.test_fixes import peeled
 
 
@@ -36,6 +36,14 @@ def test_page_is_in_reading_order(visit, reported, tmp_path):
     names = (".sentence", ".next", "#what-to-do", ".strip", ".coverage", ".share", "#source")
     tops = [page.locator(name).first.evaluate(top) for name in names]
     assert tops == sorted(tops)
+
+
+def test_edits_stand_beside_what_they_changed(tmp_path: Path) -> None:
+    known, treatment = peeled()
+    shown = diagnosed(known, treatment=treatment.replace(diff=EDIT))
+    page = written(tmp_path, shown, Picture()).read_text()
+    ids = re.findall(r'<section id="([^"]+)"', page)
+    assert ids.index("together") < ids.index("edits") < ids.index("calls")
 
 
 @pytest.mark.slow
