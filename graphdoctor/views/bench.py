@@ -347,7 +347,11 @@ _GAINS: tuple[_Column, ...] = (
         "The part of a call in a row in which the GPU works, by torch.profiler.",
         _time_of("device_us"),
     ),
-    ("speed-up", "How many times as fast as eager mode, with the 95% interval.", _speedup),
+    (
+        "speed-up",
+        "How many times as fast as eager mode, or how many times slower, with the 95% interval.",
+        _speedup,
+    ),
     (
         "pays off after",
         "Calls until the time spent compiling is won back: after a cold start, and warm.",
