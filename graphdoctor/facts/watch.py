@@ -41,7 +41,7 @@ class WatchEvent(Fact):
     reason: str | None = None
     """Why it was compiled again, or the limit that was reached, in torch's words."""
     causes: tuple[str, ...] = ()
-    """The values that changed, with the change, such as ``x.shape[0] 8 → 5``; empty if unknown."""
+    """The values that changed, with the change, such as ``x.shape[0]: 8 → 5``; empty if unknown."""
     graph_breaks: int | None = None
     """Graph breaks of this compile; None if torch doesn't say."""
     cache: dict[str, CacheResult] = field(default_factory=dict)
