@@ -18,9 +18,6 @@ torch.export raised; ``failed``: the process ended before it was done."""
 
 Best = Literal["strict", "non-strict"]
 
-MADE: frozenset[WayStatus] = frozenset({"exported", "different", "unknown"})
-"""torch made a program."""
-
 
 class ExportBlocker(Fact):
     """Cause of an exception of torch.export, and the fixes tried against it."""
