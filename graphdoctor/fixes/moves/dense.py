@@ -471,11 +471,7 @@ class _Dense:
         """Write a sum, or for a mean, divide it by how many values are selected."""
         mask = self._mask
         if name == "mean":
-            match mask:
-                case Call(func=Attribute(value=uncast, attr=Name("bool"))):
-                    decline_if(not is_repeatable(uncast), _TWICE)
-                case _:
-                    decline_if(not is_repeatable(mask), _TWICE)
+            decline_if(not is_repeatable(mask), _TWICE)
             count = method_call(mask, "sum")
             if self._choices:
                 # Where nothing is selected, another value is chosen.
@@ -505,9 +501,6 @@ class _Dense:
                 return self._wholes[name]
             case Name() | Subscript():
                 return 0.0
-            case UnaryOperation(operator=Minus(), expression=inner):
-                value = self._at_zero(inner)
-                return None if value is None else -value
             case BinaryOperation(left=left, operator=by, right=right):
                 values = self._at_zero(left), self._at_zero(right)
                 function = _PYTHON.get(type(by))

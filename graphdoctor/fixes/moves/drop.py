@@ -458,7 +458,6 @@ class _Asked:
         self._test = test
         self._selectors = selectors | ({f"~{full}"} if full else frozenset())
         self._full = full
-        self._lines: Sequence[CSTNode] = ()
         self._names = Names(place.source, place.scope)
 
     @classmethod
@@ -478,7 +477,6 @@ class _Asked:
     def leaves_alone(self, lines: Sequence[CSTNode]) -> bool:
         """Check that lines change nothing unless the condition holds."""
         smalls = [small for line in lines for small in smalls_under(line)]
-        self._lines = lines
         changes = [small for small in smalls if self._changes_nothing(small)]
         others = [small for small in smalls if small not in changes]
         return bool(changes) and all(self._is_of_own_name(small, lines) for small in others)
@@ -563,18 +561,6 @@ class _Asked:
             return False  # A parameter gets a gradient that it didn't get.
         if neutral == "0" and text in self._selectors:
             return True
-        values = [value]
-        if isinstance(value, Name):
-            # `factor = torch.where(mask, 0.1, 1.0)` is 1 where nothing is selected.
-            made = [part for line in self._lines for part in find(line, Assign)]
-            values += [part.value for part in made if _names_of(part) == [value.value]]
-        for made_of in values:
-            match made_of:
-                case Call(args=[Arg(value=mask), Arg(), Arg(value=other)]) if called(
-                    made_of
-                ) == "where" and is_literal_number(other):
-                    is_one = float(self._source.code(other)) == float(neutral)
-                    return is_one and self._selects([mask])
         match self._test:
             case Comparison(
                 left=left, comparisons=[ComparisonTarget(operator=NotEqual(), comparator=right)]

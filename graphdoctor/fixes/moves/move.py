@@ -191,9 +191,8 @@ def report_apart(recipes: Sequence[Recipe], name: str = "report-apart") -> Recip
     """``if t.any(): print(…); return 0 * x`` becomes what other recipes write for ``if t.any():
     return 0 * x``.
 
-    The report goes into an operator before it, which reads the condition. If it can't, it goes
-    under ``if not torch.compiler.is_compiling() and t.any():``, so the compiled program no longer
-    reports it. The rest is as safe as the other recipe.
+    The report goes into an operator before it, which reads the condition. The rest is as safe as
+    the other recipe.
     """
 
     def edit(place: Place) -> Edit:
@@ -210,25 +209,16 @@ def report_apart(recipes: Sequence[Recipe], name: str = "report-apart") -> Recip
         decline_if(holds(choice.test, NamedExpr), _NAMES)
         rest = choice.with_changes(leading_lines=(), body=body.with_changes(body=lines))
         after = len(_equal_tests(source, choice)) - _equal_tests(source, choice).index(choice)
-        try:
-            report = choice.with_changes(body=body.with_changes(body=reports))
-            changed = source.changed((choice, [report, rest]))
-            reported = _equal_tests(changed, choice)[-after - 1]
-            changed = changed.changed(in_operator(changed, reported))
-            title, is_lossy = "report it from an operator in the graph", False
-        except DeclinedError:
-            refuse_lost_warning(source, *reports)
-            report = skipped_while_compiling(reports, choice.test)
-            report = need(after_lines(report, choice.leading_lines), If)
-            changed = source.changed((choice, [report, rest]))
-            title, is_lossy = "skip the report while compiling", True
+        report = choice.with_changes(body=body.with_changes(body=reports))
+        changed = source.changed((choice, [report, rest]))
+        reported = _equal_tests(changed, choice)[-after - 1]
+        changed = changed.changed(in_operator(changed, reported))
         line = changed.start(_equal_tests(changed, choice)[-after])[0]
         whole = edit_without("the report", recipes, place.moved(changed, line))
         # The lines to reach are those of the file before the report moved.
         return replace(
             whole,
-            title=f"{whole.title}, and {title}",
-            drops_output=whole.drops_output or is_lossy,
+            title=f"{whole.title}, and report it from an operator in the graph",
             reached=(source.start(lines[0])[0],) if whole.reached else (),
             skipped=None if whole.skipped is None else source.start(choice)[0],
             raised=None if whole.raised is None else source.start(lines[-1])[0],

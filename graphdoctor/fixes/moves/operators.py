@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from libcst import (
     Attribute,
     BaseExpression,
-    BaseParenthesizableWhitespace,
     Call,
     Comma,
     Integer,
     Name,
-    ParenthesizedWhitespace,
     SimpleStatementLine,
     SimpleWhitespace,
     matchers,
@@ -44,29 +42,11 @@ _ARGUMENTS = "its arguments aren't supported"
 
 
 def with_argument(call: Call, name: str, value: BaseExpression) -> Call:
-    """Add an argument to a call, on a line of its own if the others are."""
-    if not call.args:
-        return call.with_changes(args=[keyword_argument(name, value.deep_clone())])
+    """Add an argument to a call that has others."""
     *rest, last = call.args
-    start, comma = call.whitespace_before_args, last.comma
-    has_comma = isinstance(comma, Comma)
-    end = comma.whitespace_after if isinstance(comma, Comma) else last.whitespace_after_arg
-    lines = start if isinstance(start, ParenthesizedWhitespace) else end
-    between: BaseParenthesizableWhitespace = SimpleWhitespace(" ")
-    if isinstance(lines, ParenthesizedWhitespace):
-        # The brackets have lines of their own, so the argument gets one too.
-        between = ParenthesizedWhitespace(indent=lines.indent, last_line=lines.last_line)
-    if isinstance(end, ParenthesizedWhitespace):
-        between = need(between, ParenthesizedWhitespace).with_changes(first_line=end.first_line)
-        end = ParenthesizedWhitespace(indent=end.indent, last_line=end.last_line)
-    after = Comma(whitespace_after=between)
+    after = Comma(whitespace_after=SimpleWhitespace(" "))
     before = last.with_changes(comma=after, whitespace_after_arg=SimpleWhitespace(""))
-    added = keyword_argument(name, value)
-    if has_comma:
-        added = added.with_changes(comma=Comma(whitespace_after=end))
-    else:
-        added = added.with_changes(whitespace_after_arg=end)
-    return call.with_changes(args=[*rest, before, added]).deep_clone()
+    return call.with_changes(args=[*rest, before, keyword_argument(name, value)]).deep_clone()
 
 
 @recipe("GD104")

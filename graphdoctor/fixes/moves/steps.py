@@ -23,7 +23,6 @@ from libcst import (
     BaseString,
     BaseSuite,
     BinaryOperation,
-    BitInvert,
     Call,
     Comparison,
     ComparisonTarget,
@@ -54,7 +53,6 @@ from libcst import (
     Subscript,
     SubtractAssign,
     Tuple,
-    UnaryOperation,
     parse_expression,
 )
 
@@ -146,10 +144,6 @@ def steps_of(
             return [Step(RETURNED, value.deep_clone(), comments, Return)]
         case Assign(targets=[AssignTarget(target=target)], value=value):
             return [_set_step(target, value, comments, source, region)]
-        case AnnAssign(target=Name() as target, value=BaseExpression() as value):
-            annotated = _set_step(target, value, comments, source, region)
-            write: _Write = lambda chosen: small.deep_clone().with_changes(value=chosen)  # noqa: E731
-            return [Step(annotated.target, annotated.value, comments, write, annotated.idle)]
         case AugAssign(target=target, operator=operator, value=value):
             # A parameter is changed in place, which its caller sees.
             is_own = isinstance(target, Name) and source.parameter_of(target) is None
@@ -282,8 +276,6 @@ def _in_place_step(
     def written(chosen: BaseExpression) -> BaseSmallStatement:
         if isinstance(chosen, Call) and called(chosen) == "where" and len(chosen.args) == 3:
             condition, yes, no = (argument.value for argument in chosen.args)
-            if yes.deep_equals(tensor) and is_literal_number(no):
-                condition, yes, no = UnaryOperation(BitInvert(), enclosed(condition)), no, yes
             if no.deep_equals(tensor) and is_literal_number(yes):
                 func = Attribute(tensor.deep_clone(), Name("masked_fill_"))
                 return Expr(Call(func, [Arg(condition), Arg(yes)]))

@@ -64,7 +64,7 @@ from graphdoctor.fixes.source.nodes import (
     keyword_of,
     name_set,
 )
-from graphdoctor.fixes.source.ranks import SCALAR, UNKNOWN, Rank, Ranks, shifted, widest
+from graphdoctor.fixes.source.ranks import SCALAR, Rank, Ranks, shifted, widest
 from graphdoctor.fixes.source.torch_names import ELEMENTWISE, ROWWISE_LAYERS, draws_random, words
 from graphdoctor.fixes.source.tree import (
     DeclinedError,
@@ -300,8 +300,6 @@ class Turns:
                 return self._subscript(node)
             case Call():
                 return self._call(node)
-            case Attribute(value=base, attr=Name(value="device" | "dtype" as name)):
-                return Value(f"{operand(self.value(base).text)}.{name}")
         raise self.no_form(node)
 
     def truth(self, node: BaseExpression) -> Value:
@@ -791,10 +789,6 @@ class Turns:
         is_read = (path or name) in _READS
         first = self._first_place(given, is_read=True) if is_read else None
         value = first or self.value(given)
-        is_of_some = value.picked is not None or value.kind == "rows"
-        if name in ("numel", "nelement", "size") and is_of_some:
-            decline_if(name != "size" and value.kind != "rows", NOT_ALIKE)
-            return self._size(given, self.code(rest[0].value) if rest else "0")
         if is_read:
             return self._number(value, name, call)
         if value.kind in ("rows", "slots") or (value.kind == "turn" and name not in ELEMENTWISE):
@@ -803,24 +797,11 @@ class Turns:
             return self._loss(call, value, rest)
         if name in ELEMENTWISE | _CASTS or path == "torch.where":
             return self._elementwise(call, value, rest)
-        other = rest[0].value if rest and not rest[0].keyword else None
-        is_pair = path in ("torch.max", "torch.min") and other is not None
-        if is_pair and not isinstance(other, Integer | UnaryOperation):
-            values = [value, self.value(known(other))]
-            return self.together(values, f"{self.code(call.func)}({{:b}}, {{:b}})")
         if name in _ALONG:
             return self._along(call, value, rest)
         shape = [self.code(arg.value) for arg in rest]
         if name in ("view", "reshape") and value.kind == "one" and shape[:1] == ["-1"]:
             return replace(value, kind="")  # ``x[None, rows].reshape(-1, dim)``
-        if name.startswith("new_") and not any(map(self.varies, rest)):
-            sizes = self.code(call)[len(self.code(given)) :]
-            rank = SCALAR if shape[:1] == ["()"] else UNKNOWN
-            return Value(f"{operand(value.text)}{sizes}", rank)
-        is_flat = name == "flatten" and not rest
-        is_flat |= name in ("view", "reshape") and shape == ["-1"]
-        if is_flat and value.each and value.picked is None:
-            return replace(value, text=f"{operand(value.text)}.flatten(1)", rank=("", 1))
         raise self.no_form(call)
 
     def _elementwise(self, call: Call, value: Value, rest: Sequence[Arg]) -> Value:
@@ -886,9 +867,6 @@ class Turns:
     def _limited(self, is_max: bool, left: BaseExpression, right: BaseExpression) -> Value:
         """Return Python's ``max`` or ``min`` of two numbers."""
         values = [self.value(left), self.value(right)]
-        if self.varies(left) and self.varies(right):
-            name = "maximum" if is_max else "minimum"
-            return self.together(values, f"torch.{name}({{:b}}, {{:b}})")
         values = values if self.varies(left) else values[::-1]
         return self.together(values, f"{{}}.clamp({'min' if is_max else 'max'}={{:b}})")
 

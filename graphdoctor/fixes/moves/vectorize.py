@@ -451,10 +451,8 @@ class _Loop(Turns):
         """Return the first rows of a mask if there are too many."""
         most = re.fullmatch(r".* & \(.*\.cumsum\(0\) <= (.*)\)", value.text)
         said = f"{operand(old.text)}.sum() > {most[1] if most else ''}"
-        if self.tests[-1].value.text == said:
-            return value  # All rows if there are no more.
-        masks = [replace(part, kind="mask") for part in (value, old)]
-        return replace(self.chosen(self.tests[-1:], *masks), kind="rows")
+        decline_if(self.tests[-1].value.text != said, NOT_ALIKE)
+        return value  # All rows if there are no more.
 
     def _refuse_number(self, name: str, *steps: BaseExpression) -> None:
         """Decline if a number that becomes a tensor leaves the function as what it is; a count is
@@ -567,30 +565,21 @@ class _Loop(Turns):
         old = Value(self.code(target), value.rank)
         if operator in ("+", "-"):
             self.tests = self._needed(self.mask_of(value))
-        if operator and not self.tests:
-            self.emit(f"{old.text} {operator}= {value.text}")
-            return
-        if operator:
-            value = self.together([old, value], f"{{:+}} {operator} {{}}")
-        self.emit(f"{old.text} = {self.chosen(self.tests, value, old).text}")
+        decline_if(self.tests or not operator, NOT_ALIKE)
+        self.emit(f"{old.text} {operator}= {value.text}")
 
     def _store_own(self, target: Subscript, value: Value, operator: str) -> None:
         """Set the item of a turn's own vector that has the turn's number."""
         name, (item, *more) = dotted(target.value) or "", target.slice
         old = self.unread(self.env[name])
-        is_number = value.text in ("True", "False") or value.text.isdecimal()
         is_plain = self.is_turn(item) and not holds(item, BinaryOperation) and not more
-        decline_if(not is_plain or not is_number or operator or old.picked is not None, NOT_ALIKE)
+        decline_if(not is_plain or operator or old.picked is not None, NOT_ALIKE)
         places = f"torch.arange({operand(old.text)}.shape[1], device={operand(old.text)}.device)"
         pair = [Value(places, ("", 1)), Value("", each=True, kind="turn")]
         is_mask = old.kind == "mask" or is_boolean(target.value, self.source)
-        is_cleared = value.text == "False" and is_mask and not self.tests
-        sign = "!=" if is_cleared else "=="
-        here = replace(self.together(pair, f"{{}} {sign} {{}}", kind="mask"), rank=("", 1))
-        if is_cleared:
-            new = self.together([old, here], "{} & {}", kind="mask")
-        else:
-            new = self.chosen((*self.tests, Test(here)), value, old)
+        decline_if(value.text != "False" or not is_mask or self.tests, NOT_ALIKE)
+        others = replace(self.together(pair, "{} != {}", kind="mask"), rank=("", 1))
+        new = self.together([old, others], "{} & {}", kind="mask")
         if isinstance(parse_expression(old.text), Name):
             self.emit(f"{old.text} = {new.text}")
             new = replace(new, text=old.text)
@@ -616,8 +605,8 @@ class _Loop(Turns):
             decline_if(value.picked not in (None, place.picked), NOT_ALIKE)
             mask, dense = self.mask_for(place), bare(self._widened(value, old.rank))
             value = Value(f"torch.where({mask}, {dense}, {bare(old.text)})", old.rank, each=True)
-        elif operator:
-            value = self.together([old, value], f"{{:+}} {operator} {{}}")
+        else:
+            decline_if(operator, NOT_ALIKE)
         self._put(name, value)
 
     def _store_rows(
@@ -629,13 +618,10 @@ class _Loop(Turns):
         self.tests = self._needed(picked)
         rank = value.rank if value.picked is not None else self.ranks.of(base)
         mask = self.mask_for(Value(name, rank, picked=picked))
-        if self.tests:
-            mask = f"{operand(mask)} & {operand(self.all_of(self.tests).text)}"
-        text = f"torch.where({mask}, {bare(value.text)}, {'0' if operator in ('+', '-') else name})"
-        if operator in ("+", "-"):
+        decline_if(self.tests or operator not in ("", "+", "-"), NOT_ALIKE)
+        text = f"torch.where({mask}, {bare(value.text)}, {'0' if operator else name})"
+        if operator:
             text = f"{name} {operator} {text}"
-        elif operator:
-            text = f"torch.where({mask}, {name} {operator} {operand(value.text)}, {name})"
         self.emit(f"{name}{'' if self._is_fresh(base, _OF_ANOTHER) else '[:]'} = {text}")
 
     def _is_fresh(self, base: BaseExpression, factory: re.Pattern[str] = _FACTORY) -> bool:
