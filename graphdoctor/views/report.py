@@ -98,7 +98,7 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     yield from _asking(recording)
     yield todo_section(diagnosis)
     if page is not None:
-        yield Section("In figures", counts, "Figures")
+        yield Section("Figures", counts)
         yield from page.source()
     count = len(list(words.clusters(diagnosis.findings)))
     yield Section("Findings", _findings(diagnosis), count=count)
