@@ -54,7 +54,7 @@ def ranks_text(ranks: Sequence[int]) -> str:
 def kind_text(kind: ResultKind) -> str:
     """A kind of result in words."""
     words: dict[ResultKind, str] = {
-        "forms": "dtypes, strides and aliasing",
+        "forms": "dtypes and aliasing",
         "stdout": "printed text",
         "logs": "logged text",
         "files": "changed files",

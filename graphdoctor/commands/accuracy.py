@@ -26,6 +26,7 @@ def accuracy(
     budget: float = option(
         300.0, "Look into a difference for this many seconds.", metavar="SECONDS"
     ),
+    strides: bool = option(False, "Call results different whose strides alone differ."),
     other_python: list[str] | None = option(
         None,
         "Where results differ, also compare them with the torch of this interpreter. Repeatable.",
@@ -44,7 +45,7 @@ def accuracy(
     settings, output = begin(ACCURACY, common, flags)
     place = place_or_target(target, settings)
     if place is not None:
-        flags.refuse_run("budget", "other_python")
+        flags.refuse_run("budget", "strides", "other_python")
         output.write(report := kept_report(place, AccuracyReport))
         _end(report)
         return
@@ -58,7 +59,13 @@ def accuracy(
         from graphdoctor.studies.accuracy.accuracy import compare
 
         report = compare(
-            request, recorded.folder, diagnosis, setup, budget_s=budget, others=other_python or ()
+            request,
+            recorded.folder,
+            diagnosis,
+            setup,
+            budget_s=budget,
+            others=other_python or (),
+            counts_strides=strides,
         )
     output.write(report)
     tell_place(recorded.made)

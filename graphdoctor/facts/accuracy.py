@@ -98,6 +98,8 @@ class AccuracyReport(Document):
     kinds: tuple[ComparedKind, ...] = ()
     differences: tuple[Difference, ...] = ()
     """The largest of each kind that rounding can't explain."""
+    strides: Difference | None = None
+    """How strides differ, if they weren't asked to count; None if they don't."""
     is_drawn_as_eager: bool = False
     """True if a call draws random numbers, and compiled code was given eager mode's to compare."""
     first_call: int | None = None

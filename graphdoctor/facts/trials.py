@@ -33,6 +33,7 @@ ResultKind = Literal[
     "gradients",
     "state",
     "forms",
+    "strides",
     "exceptions",
     "stdout",
     "logs",
@@ -49,6 +50,9 @@ that is asked for."""
 
 TEXTS: frozenset[ResultKind] = frozenset({"stdout", "logs", "warnings", "files", "stderr"})
 """Kinds of results that a program writes rather than computes."""
+
+FORMS: frozenset[ResultKind] = frozenset({"forms", "strides"})
+"""What callers rely on besides values."""
 
 MESSAGES: frozenset[ResultKind] = frozenset({"stdout", "logs", "stderr"})
 """What a program may write less of where that is said. A warning that nobody sees, or a file that

@@ -272,6 +272,8 @@ class Accuracy:
     correctness: Correctness | None = None
     kinds: tuple[ComparedKind, ...] = ()
     differences: tuple[Difference, ...] = ()
+    strides: Difference | None = None
+    """How strides differ that don't count."""
     is_drawn_as_eager: bool = False
     change: RunChange = field(default_factory=RunChange)
 
@@ -308,9 +310,11 @@ class Reference:
         prefix: str = "",
         is_judging: bool = True,
         has_forms: bool = False,
+        counts_strides: bool = False,
     ) -> None:
         on_phase("running without torch.compile")
         self.is_judging, self._has_forms = is_judging, has_forms
+        self.counts_strides = counts_strides
         self._name, again_name = f"{prefix}results-{EAGER}", f"{prefix}{_AGAIN}"
         self._prefix = prefix
         self.eager = replays.replay(
@@ -388,6 +392,7 @@ class Reference:
             for item in compared.differences
             if item.kind not in texts and not self._repeats.covers(item)
         }
+        strides = None if self.counts_strides else differing.pop("strides", None)
         if verdict.correct:
             # What may be rounding was found to be.
             differing = {kind: item for kind, item in differing.items() if kind in TEXTS}
@@ -402,6 +407,7 @@ class Reference:
             )
             for kind in compared.kinds
             if kind not in texts and counts.get(kind, 1)
+            if kind != "strides" or strides is None
         ]
         of_kinds = {kind.verdict for kind in kinds}
         decided: AccuracyVerdict = "same bits"
@@ -421,6 +427,7 @@ class Reference:
             verdict.correctness,
             tuple(kinds),
             tuple(differing.values()) if decided == "different" else (),
+            strides=strides,
             is_drawn_as_eager=verdict.change == EAGER_NUMBERS,
             change=verdict.change,
         )
@@ -514,7 +521,10 @@ class Reference:
 
     def _differing(self, compared: Comparison) -> list[Difference]:
         return [
-            difference for difference in compared.results if not self._repeats.covers(difference)
+            difference
+            for difference in compared.results
+            if not self._repeats.covers(difference)
+            and (self.counts_strides or difference.kind != "strides")
         ]
 
     def _precision(self, recording: Recording) -> str | None:

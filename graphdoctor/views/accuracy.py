@@ -19,6 +19,7 @@ from graphdoctor.facts.bench import Stages
 from graphdoctor.facts.located import Located, NotLocated, TensorAt
 from graphdoctor.facts.recording import TracingBranch
 from graphdoctor.facts.stack import StackEntry
+from graphdoctor.facts.trials import FORMS
 from graphdoctor.views.next_step import after_accuracy
 from graphdoctor.views.parts import (
     Block,
@@ -72,19 +73,27 @@ def accuracy_text(report: AccuracyReport) -> str:
     """Return the answer."""
     calls = counted(report.call_count, "call")
     if report.verdict == "same bits":
-        return f"Same bits: results of {calls} are eager mode's bit by bit."
+        return f"Same bits: results of {calls} are eager mode's bit by bit.{_strides(report)}"
     if report.verdict == "rounding":
         drawn = ", with eager mode's random numbers" if report.is_drawn_as_eager else ""
         rounded = [kind_text(item.kind) for item in report.kinds if item.verdict == "rounding"]
-        return f"Only rounding differs{drawn}: {listed(rounded)} of {calls}."
+        return f"Only rounding differs{drawn}: {listed(rounded)} of {calls}.{_strides(report)}"
     if report.verdict == "unknown":
         if report.reason is None and not report.graphs:
             return "Nothing to compare: torch made no graph, so all results are eager mode's own."
         why = report.reason or "they weren't compared"
         return f"Nobody can say whether results are right: {why}."
-    is_form = all(item.kind == "forms" for item in report.differences) and report.differences
+    is_form = all(item.kind in FORMS for item in report.differences) and report.differences
     lead = "Values agree, their form doesn't" if is_form else "Different"
     return f"{lead}: {'; '.join(_different(report))}."
+
+
+def _strides(report: AccuracyReport) -> str:
+    """Say how strides differ that don't count."""
+    if report.strides is None:
+        return ""
+    differing = difference_text(report.strides)
+    return f" Strides differ, which doesn't count without --strides: {differing}."
 
 
 def _different(report: AccuracyReport) -> Iterator[str]:

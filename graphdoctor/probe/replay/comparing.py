@@ -32,6 +32,7 @@ from torch import Tensor
 
 from ...facts.base import Fields
 from ...facts.trials import (
+    FORMS,
     THE_CALL,
     Comparison,
     Difference,
@@ -161,7 +162,7 @@ def _names(kind: str, mine: _Values, other: _Values) -> list[str]:
     keep one in them.
     """
     new = [name for name in mine if name not in other]
-    if kind == "forms":
+    if kind in FORMS:
         # What has no counterpart is among the outputs.
         return [name for name in other if name in mine]
     if kind == "state":

@@ -1,5 +1,6 @@
-"""Forms of a call's outputs, which callers rely on besides values: dtype, device, strides and
-``requires_grad`` of tensors, what they share memory with, and which outputs are arguments.
+"""Forms of a call's outputs, which callers rely on besides values: dtype, device and
+``requires_grad`` of tensors, what they share memory with, and which outputs are arguments; and
+their strides.
 """
 
 from __future__ import annotations
@@ -38,8 +39,6 @@ def forms_in(output: object, arguments: Fields, tensors: Tensors) -> Fields:
         forms[f"dtype of {name}"] = dtype_text(leaf.dtype)
         forms[f"device of {name}"] = str(leaf.device)
         forms[f"requires_grad of {name}"] = leaf.requires_grad
-        if leaf.layout is torch.strided and leaf.numel():
-            forms[f"strides of {name}"] = _strides_text(leaf)
         text = "memory of its own"
         if id(leaf) in same:
             text = f"{same[id(leaf)]} itself"
@@ -58,6 +57,15 @@ def forms_in(output: object, arguments: Fields, tensors: Tensors) -> Fields:
         is_passed = id(value) in objects
         forms[f"identity of {name}"] = f"{objects[id(value)]} itself" if is_passed else "a new one"
     return forms
+
+
+def strides_in(output: object) -> Fields:
+    """Describe how what a call returned lies in memory."""
+    return {
+        f"strides of {name}": _strides_text(leaf)
+        for name, leaf in named_leaves(output, "output")
+        if isinstance(leaf, Tensor) and leaf.layout is torch.strided and leaf.numel()
+    }
 
 
 def _strides_text(tensor: Tensor) -> str:

@@ -48,7 +48,7 @@ DRAWN = "random numbers drawn in"
 STRUCTURE = ", structure"
 TEXTS: tuple[ResultKind, ...] = ("stdout", "logs", "warnings", "files", "stderr")
 COMPUTED: tuple[ResultKind, ...] = ("outputs", "gradients", "state")
-KINDS: tuple[ResultKind, ...] = (*COMPUTED, "forms", "exceptions", *TEXTS)
+KINDS: tuple[ResultKind, ...] = (*COMPUTED, "forms", "strides", "exceptions", *TEXTS)
 _GRADIENT_SEED = 20_250
 
 Modules = dict[str, Module]
@@ -81,10 +81,11 @@ class Results:
         self._keep_of_call("outputs", dict(named_leaves(output, f"{call}, output")))
         self._keep_of_call("outputs", {f"{call}{STRUCTURE}": tree_structure(output)})
 
-    def add_forms(self, forms: Fields) -> None:
+    def add_forms(self, forms: Fields, strides: Fields) -> None:
         """Keep what the last call's outputs are besides their values; nothing was raised."""
         call = f"call {self.call_count}"
         self._keep_of_call("forms", {f"{call}, {name}": value for name, value in forms.items()})
+        self._keep_of_call("strides", {f"{call}, {name}": value for name, value in strides.items()})
         self._keep_of_call("exceptions", {call: ""})
 
     def add_exception(self, text: str) -> None:

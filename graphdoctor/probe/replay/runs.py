@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.fx.node import map_aggregate
 
-from ...facts.trials import Difference
+from ...facts.trials import FORMS, Difference
 from ..target.snapshot import FreshCopies, RandomState, dressed_as, set_for
 from .comparing import Rounding, compared
-from .forms import forms_in
+from .forms import forms_in, strides_in
 from .results import Results, Tensors, gradients_of
 from .shaking import Shaken
 
@@ -139,7 +139,7 @@ class Runs:
             results.add_call(output)
             if self._are_forms:
                 tensors = {name: it for name, it in named.items() if isinstance(it, Tensor)}
-                results.add_forms(forms_in(output, named, tensors))
+                results.add_forms(forms_in(output, named, tensors), strides_in(output))
             if self.changed is None:
                 now = _versions(named)
                 self.changed = frozenset(it for it in now if now[it] != versions[it])
@@ -173,7 +173,7 @@ class Runs:
         eager = self.eager
         mine = self.results(compiled)
         if self._are_forms:
-            forms = [it for it in compared(mine, eager).differences if it.kind == "forms"]
+            forms = [it for it in compared(mine, eager).differences if it.kind in FORMS]
             return Judged(forms, mine, eager, None, None)
         if compared(mine, eager).is_bitwise_equal:
             return Judged((), mine, eager, None, None)

@@ -34,7 +34,7 @@ from ..torch_private import torch_config
 from ..torch_private.torch_questions import answered_as_compiled
 from .arguments import resized
 from .comparing import Rounding, compared, differing_attributes
-from .forms import forms_in
+from .forms import forms_in, strides_in
 from .leaves import Step, item_at, passed_arguments, replaced_in
 from .locating import Locating
 from .plain_values import changing_values, plain_values
@@ -243,7 +243,7 @@ class Trial:
         results.add_arguments(self._copies, self._arguments)
         if self.has_forms:
             tensors = {**self._arguments, **tensors_of(self.modules)}
-            results.add_forms(forms_in(output, self._values, tensors))
+            results.add_forms(forms_in(output, self._values, tensors), strides_in(output))
         if has_backward:
             tensors = {**self._arguments, **parameters_of(self.modules)}
             # Only leaves get one from backward; asking another tensor for it warns.

@@ -21,7 +21,7 @@ from graphdoctor.facts.located import Compared, Located, NotLocated
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording, TracingBranch
 from graphdoctor.facts.stack import StackEntry
-from graphdoctor.facts.trials import TEXTS
+from graphdoctor.facts.trials import FORMS, TEXTS
 from graphdoctor.probe.wire import ACCURACY_FILE
 from graphdoctor.studies.accuracy.cures import Cures
 from graphdoctor.studies.accuracy.reproduction import reproduction
@@ -50,10 +50,12 @@ def compare(
     *,
     budget_s: float,
     others: Sequence[str] = (),
+    counts_strides: bool = False,
 ) -> AccuracyReport:
     """Compare a recorded program, and look into what differs for so many seconds.
 
-    ``others``: interpreters of environments whose torch is tried, too.
+    ``others``: interpreters of environments whose torch is tried, too. ``counts_strides``: results
+    whose strides alone differ are different.
 
     Raises:
         KeyboardInterrupt: It was interrupted before there was a verdict.
@@ -61,7 +63,7 @@ def compare(
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
         branches = diagnosis.recording.tracing_branches
         search = _Search(replays, request, recording / _FOLDER, setup, budget_s, branches)
-        accuracy = search.compare()
+        accuracy = search.compare(counts_strides=counts_strides)
         is_interrupted = False
         if accuracy.verdict == "different":
             try:
@@ -84,6 +86,7 @@ def compare(
         correctness=accuracy.correctness,
         kinds=accuracy.kinds,
         differences=accuracy.differences,
+        strides=accuracy.strides,
         is_drawn_as_eager=accuracy.is_drawn_as_eager,
         first_call=accuracy.first_call,
         stages=search.stages,
@@ -126,10 +129,14 @@ class _Search:
     compiled: Recording = field(init=False)
     _program: Program = field(default_factory=Program)
 
-    def compare(self) -> Accuracy:
+    def compare(self, *, counts_strides: bool) -> Accuracy:
         """Run the program in each way, and judge the compiled one."""
         self._reference = Reference(
-            self.replays, self._program, on_phase=self.setup.on_phase, has_forms=True
+            self.replays,
+            self._program,
+            on_phase=self.setup.on_phase,
+            has_forms=True,
+            counts_strides=counts_strides,
         )
         self.setup.on_phase("running with torch.compile")
         self.compiled = self._reference.replay(self._program, _COMPILED)
@@ -180,7 +187,7 @@ class _Search:
 
     def _locate(self, subject: Subject, stage: str, deadline: float, accuracy: Accuracy) -> None:
         kinds = {item.kind for item in accuracy.differences if item.kind not in TEXTS}
-        what: Compared = "forms" if kinds == {"forms"} else "values"
+        what: Compared = "forms" if kinds <= FORMS else "values"
         if "exceptions" in kinds:
             what = "exceptions"
         program, spec = subject.variant(stage, (), self._program.change)

@@ -114,7 +114,13 @@ class Cures:
         """Compare the program in another environment."""
         setup = replace(self.setup, python=interpreter, warm=None)
         with Replays(self.request, self.folder / f"other-{number}", setup) as replays:
-            reference = Reference(replays, self.program, on_phase=setup.on_phase, has_forms=True)
+            reference = Reference(
+                replays,
+                self.program,
+                on_phase=setup.on_phase,
+                has_forms=True,
+                counts_strides=self.reference.counts_strides,
+            )
             recording = reference.replay(self.program, _CURED)
             accuracy = reference.accuracy(recording, self.program, _CURED)
         version = recording.environment.torch

@@ -66,6 +66,39 @@ def test_results_of_no_graph_are_not_called_the_same(run_cli: RunCli, tmp_path: 
     assert done.stdout.rstrip().endswith("Next: graphdoctor explain model.py:f")
 
 
+def test_strides_alone_count_only_where_they_are_asked_for(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(STRIDES)
+    arguments = ("accuracy", "model.py:f", "--backend", "planted", "--format", "json")
+    alone, asked = (run_cli(*arguments, *more) for more in ((), ("--strides",)))
+    reports = [json.loads(done.stdout) for done in (alone, asked)]
+    assert (reports[0]["verdict"], alone.returncode) == ("same bits", 0)
+    assert reports[0]["strides"]["reference"] == "(1, 2)"
+    assert "Strides differ" in reports[0]["text"]
+    assert (reports[1]["verdict"], asked.returncode) == ("different", 1)
+    assert reports[1]["located"]["operation"] == "Tensor.t"
+
+
+STRIDES = """\
+import torch
+
+
+@torch._dynamo.register_backend
+def planted(graph, inputs):
+    for node in graph.graph.find_nodes(op="call_method", target="t"):
+        node.op, node.target = "call_function", lambda x: x.t().contiguous()
+    graph.recompile()
+    return graph
+
+
+def f(x):
+    return (x + 1).t()
+
+
+def example_inputs():
+    return (torch.ones(3, 2),)
+"""
+
+
 def test_a_target_without_inputs_ends_with_what_to_pass(run_cli: RunCli, tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("import torch\n\nmodel = torch.nn.Linear(8, 4)\n")
     done = run_cli("accuracy", "model.py")
