@@ -26,7 +26,7 @@ _HEADINGS = {
     """,
     "torch.compile": "--backend --mode --dynamic --fullgraph --option --regional --config",
     "What to measure": """
-        --coverage --measure --bench --variant --sweep --export --fix --pages
+        --coverage --measure --bench --variant --sweep --export --fix --pages --strides
     """,
     "Trials": """
         --try --unsafe-fixes --apply --diff --again --what-if --vary --run --budget
