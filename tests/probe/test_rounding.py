@@ -116,6 +116,7 @@ def test_a_run_that_is_not_finite_measures_nothing():
     infinite = off(0.0)
     infinite[3] = INF
     assert judged(off(2e-5), off(1e-7), infinite, is_shaken=True) == "wrong"
+    assert judged(infinite, off(0.5), precise=PRECISE) == "wrong"
 
 
 @for_each(

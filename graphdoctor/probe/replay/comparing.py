@@ -397,7 +397,7 @@ class Rounding:
             return False, _is_nearly(value, self._eager.values[kind].get(name))
         center, allowed, doubtful = tolerance
         apart = distance(mine, center)
-        if apart <= allowed or apart <= doubtful:
+        if apart <= allowed or (apart <= doubtful and math.isfinite(apart)):
             return apart <= allowed, True
         # A step may change one element of many altogether.
         return False, self._is_variant and not self._is_shaken and _is_small(mine, center)
