@@ -334,6 +334,17 @@ def test_graphs_that_raise_what_eager_mode_raises_blame_nothing():
     assert locating.found() == {"not_located": "no_graph_differs"}
 
 
+def test_infinity_is_located_without_an_element_which_json_could_not_hold():
+    def program(x):
+        y = x + 1
+        y = torch.reciprocal(y)  # here
+        return y * 2
+
+    backend = Planted("reciprocal", lambda x: -torch.reciprocal(x))
+    located = sought(program, backend, (torch.tensor([-1.0, 1.0]),))["located"]
+    assert (line(located), located.element) == ("here", None)
+
+
 def whole(gm, inputs):
     """A backend that is wrong from 20 operations on."""
     sines = [node for node in gm.graph.nodes if node.target is torch.sin]

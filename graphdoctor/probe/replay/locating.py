@@ -470,7 +470,7 @@ def _differing(judged: Judged, kind: ResultKind) -> list[Difference]:
 
 
 def _element(mine: Any, eager: Any, precise: Any) -> TensorAt | None:
-    """Find where two tensors differ most; None if they aren't alike, or not of real numbers."""
+    """Find where two tensors differ most; None if they aren't alike, or not finite there."""
     if not isinstance(mine, Tensor) or not isinstance(eager, Tensor):
         return None
     if mine.shape != eager.shape or mine.dtype != eager.dtype or mine.is_complex():
@@ -485,13 +485,10 @@ def _element(mine: Any, eager: Any, precise: Any) -> TensorAt | None:
     index = tuple(int(it) for it in torch.unravel_index(torch.tensor(at), mine.shape))
     compiled, expected = (float(it.flatten()[at]) for it in (mine, eager))
     has_exact = isinstance(precise, Tensor) and precise.shape == eager.shape
+    exact = float(precise.flatten()[at]) if has_exact else None
+    if not all(math.isfinite(it) for it in (compiled, expected, exact or 0.0)):
+        return None  # JSON has no such numbers
     spacings = None
-    if eager.is_floating_point() and math.isfinite(compiled) and math.isfinite(expected):
+    if eager.is_floating_point():
         spacings = abs(compiled - expected) / spacing(expected, eager.dtype)
-    return TensorAt(
-        index=index,
-        compiled=compiled,
-        eager=expected,
-        exact=float(precise.flatten()[at]) if has_exact else None,
-        spacings=spacings,
-    )
+    return TensorAt(index=index, compiled=compiled, eager=expected, exact=exact, spacings=spacings)
