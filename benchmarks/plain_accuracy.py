@@ -168,8 +168,13 @@ def verdict(eager: Value, other: Value, exact: Value | None) -> tuple[str, str]:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(one.isnan(), other.isnan()) and torch.equal(
-        one[~one.isnan()], other[~one.isnan()]
+    if not torch.equal(one.isnan(), other.isnan()):
+        return False
+    values, others = one[~one.isnan()], other[~one.isnan()]
+    is_signed = one.is_floating_point()
+    # 0.0 and -0.0 are equal, and not the same.
+    return torch.equal(values, others) and (
+        not is_signed or torch.equal(values.signbit(), others.signbit())
     )
 
 

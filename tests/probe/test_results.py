@@ -357,7 +357,9 @@ def test_what_modules_keep_differs_in_numbers_or_by_less(mine, change):
     "mine, is_equal",
     [
         (torch.tensor([1.0, float("nan"), 0.0]), True),
+        (-torch.tensor([-1.0, float("nan"), -0.0]), True),  # another NaN
         (torch.tensor([1.0, float("nan"), -0.0]), False),
+        (torch.tensor([1.0, 2.0, 0.0]), False),
         (torch.tensor([1.0 + 2**-23, float("nan"), 0.0]), False),
         (torch.tensor([1.0, float("nan"), 0.0], dtype=torch.float64), False),
     ],

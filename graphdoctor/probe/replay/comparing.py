@@ -183,9 +183,18 @@ def _has_same_bits(value: Any, reference: Any) -> bool:
         return not isinstance(value, Tensor) and _is_close(value, reference)
     if value.layout is not torch.strided or value.is_quantized:
         return _is_close(value, reference)
-    # As integers: 0.0 and -0.0 aren't the same, and NaN is.
-    both = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (value, reference))
-    return torch.equal(*both)
+    values, others = (tensor.contiguous().reshape(-1) for tensor in (value, reference))
+    # As integers: 0.0 and -0.0 aren't the same.
+    if torch.equal(values.view(torch.uint8), others.view(torch.uint8)):
+        return True
+    if not (value.is_floating_point() or value.is_complex()) or value.itemsize == 1:
+        return False
+    # A NaN is one, whatever its sign and payload.
+    parts = (
+        torch.view_as_real(it).reshape(-1) if it.is_complex() else it for it in (values, others)
+    )
+    kept = [(it.masked_fill(it.isnan(), 0).view(torch.uint8), it.isnan()) for it in parts]
+    return all(map(torch.equal, *kept))
 
 
 def _is_close(value: Any, reference: Any) -> bool:
