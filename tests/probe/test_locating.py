@@ -345,6 +345,28 @@ def test_infinity_is_located_without_an_element_which_json_could_not_hold():
     assert (line(located), located.element) == ("here", None)
 
 
+def recast(gm, inputs):
+    """A backend that gives sums of ones another dtype."""
+    for node in gm.graph.find_nodes(op="call_method", target="cumsum"):
+        if node.args[0].target is torch.ones:
+            node.kwargs = {**node.kwargs, "dtype": torch.int64}
+    gm.recompile()
+    return gm.forward
+
+
+def test_operation_with_another_form_is_named_not_what_it_takes_beside_it():
+    def program(x):
+        ones = torch.ones(4, dtype=torch.bfloat16)
+        counts = ones.cumsum(0)  # here
+        return x, counts
+
+    torch.compiler.reset()
+    locating = Locating(300.0, "forms")
+    torch.compile(program, backend=recast)(torch.randn(4))
+    located = locating.found()["located"]
+    assert (line(located), located.together_with) == ("here", ("torch.ones",))
+
+
 def whole(gm, inputs):
     """A backend that is wrong from 20 operations on."""
     sines = [node for node in gm.graph.nodes if node.target is torch.sin]

@@ -244,7 +244,8 @@ class _Search:
         node = operations[index]
         element = self._element(node, wrong)
         first = next((it for it in others if it not in graph.views), None)
-        if first is not None and self._direction(wrong) == "forward":
+        is_value = self._direction(wrong) == "forward" and not self._are_forms
+        if first is not None and is_value:
             # Given what eager mode makes of it, the rest is right.
             others = [it for it in (*others, node) if it is not first]
             node = first
