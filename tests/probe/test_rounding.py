@@ -97,6 +97,25 @@ def test_a_value_that_cancels_may_move_as_far_as_eager_mode_does_with_other_last
     assert judged(off(0.4), off(0.0), off(1e-6), precise=zero, is_shaken=True) == "wrong"
 
 
+@pytest.mark.parametrize(("error", "verdict"), [(1.5e-5, "same"), (1e-3, "wrong")])
+def test_a_value_that_is_0_but_for_rounding_is_judged_beside_the_largest_of_its_kind(
+    error: float, verdict: str
+) -> None:
+    # The gradient of a bias before a batch norm: no other last digits round what the norm adds.
+    precise, eager, mine, moved = (
+        of(PRECISE * 3 if largest is None else largest, value)
+        for largest, value in (
+            (None, PRECISE * 1e-16),
+            (off(1e-7) * 3, off(0.0) * 1e-7),
+            (off(1e-7) * 3, off(0.0) * error),
+            (off(1e-7) * 3, off(0.0) * 4e-7),
+        )
+    )
+    rounding = Rounding(precise, eager, [moved], judged="variant", is_shaken=True)
+    differences = compared(mine, eager, rounding).differences
+    assert ("wrong" if differences else "same") == verdict
+
+
 def test_many_spacings_are_rounding_only_if_last_digits_move_eager_mode_as_far():
     assert judged(off(2e-5), off(1e-7)) == "doubtful"
     assert judged(off(2e-5), off(1e-7), off(3e-6), is_shaken=True) == "wrong"

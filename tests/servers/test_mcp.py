@@ -236,7 +236,7 @@ def test_wrong_arguments_are_answered_with_those_that_the_command_takes(tmp_path
         for arguments in ({"codes": 3}, {"code": ["GD101"]}):
             refused = await command(client, "rule", arguments)
             assert refused.is_error
-            assert text_of(refused).endswith("\ncodes: Codes or beginnings of codes: GD101, GD1.")
+            assert "It takes\ncodes: Codes, their beginnings, or" in text_of(refused)
 
     use(work, tmp_path)
 

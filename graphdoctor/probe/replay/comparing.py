@@ -433,6 +433,9 @@ class Rounding:
         has_size = is_measured or moved < size
         allowed = _FACTOR * max(own, min(moved, most) if has_size else moved)
         allowed = max(allowed, last_digits(eager.dtype) * size)
+        if pair.is_alike and pair.apart > _NEAR * size:
+            # 0 but for rounding: as large as the rounding inside of other kernels makes it.
+            allowed = max(allowed, _FACTOR * least)
         if self._is_shaken:
             return center, allowed, max(_FACTOR * moved, 0.0 if pair.is_alike else most)
         return center, allowed, _FACTOR * most if is_measured else math.inf
