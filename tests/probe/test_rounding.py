@@ -249,6 +249,29 @@ def test_operations_add_and_compute_with_other_last_digits():
     assert distance(sine, x.sin()) <= 2**-23
 
 
+def test_sums_drift_by_as_much_as_they_add() -> None:
+    few, many = torch.rand(16) + 0.1, torch.rand(4096) + 0.1
+    half = many.bfloat16()
+    with Shaken(1):
+        sums = few.sum(), many.sum(), half.sum()
+    drifts = [distance(sums[0], few.sum()), distance(sums[1], many.sum())]
+    assert drifts[0] < 12 * 2**-23 * few.sum()
+    assert 256 * 2**-23 * many.sum() < drifts[1] < 1e-4 * many.sum()
+    # Half precision is added up in float32.
+    assert distance(sums[2], half.sum()) <= 2**-7 * half.sum()
+
+
+def test_a_batch_norm_keeps_its_running_statistics() -> None:
+    x = torch.randn(4, 8, 5, 5)
+    plain, shaken = torch.nn.BatchNorm2d(8), torch.nn.BatchNorm2d(8)
+    plain(x)
+    with Shaken(1):
+        shaken(x)
+    assert plain.running_mean is not None and shaken.running_mean is not None
+    assert 0 < distance(shaken.running_mean, plain.running_mean) < 1e-5
+    assert shaken.running_var is not None and (shaken.running_var != 1).all()
+
+
 def test_what_only_moves_or_chooses_numbers_keeps_them():
     x = torch.randn(8, 8) + 0.1
     with Shaken(1):

@@ -107,7 +107,9 @@ def test_rounding_is_measured_as_plain_torch_measures_it(program, tmp_path):
     verdict, _ = judged(tmp_path, program)
     assert (verdict.correct, verdict.reason) == (True, None)
     found = correctness_of(verdict)
-    assert (found.is_bitwise_equal, found.is_eager_repeatable, found.note) == (False, True, None)
+    assert (found.is_bitwise_equal, found.is_eager_repeatable) == (False, True)
+    # Inductor adds the gradients of the norm one by one.
+    assert (found.note is not None and "last digits" in found.note) is (program == CONVOLUTION)
     plain = json.loads(
         run_script(PLAIN, tmp_path / "model.py", cwd=tmp_path, env=clean_environment()).stdout
     )
