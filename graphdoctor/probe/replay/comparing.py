@@ -428,14 +428,13 @@ class Rounding:
         size = size or _largest(eager)
         most = max(_NEAR * size, least)
         moved = max((it for it in others if math.isfinite(it)), default=0.0)
-        is_measured = pair.is_alike and eager.dtype is not torch.float64
+        # What is 0 but for rounding (the gradient of a bias before a batch norm) has no size.
+        is_noise = pair.apart > _NEAR * size
+        is_measured = pair.is_alike and eager.dtype is not torch.float64 and not is_noise
         # Numbers that cancel have no size that says how far they may move.
         has_size = is_measured or moved < size
         allowed = _FACTOR * max(own, min(moved, most) if has_size else moved)
         allowed = max(allowed, last_digits(eager.dtype) * size)
-        if pair.is_alike and pair.apart > _NEAR * size:
-            # 0 but for rounding: as large as the rounding inside of other kernels makes it.
-            allowed = max(allowed, _FACTOR * least)
         if self._is_shaken:
             return center, allowed, max(_FACTOR * moved, 0.0 if pair.is_alike else most)
         return center, allowed, _FACTOR * most if is_measured else math.inf

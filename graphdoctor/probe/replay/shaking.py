@@ -75,7 +75,7 @@ class Shaken(DispatchMode):
             added = [it if at in kept else tree_map(self._added, it) for at, it in enumerate(args)]
             result = func(*added, **tree_map(self._added, kwargs))
             drift = _drift(tree_leaves((args, kwargs)), tree_leaves(result))
-            return tree_map(lambda it: _scaled(it, 1 + drift) if _is_plain(it) else it, result)
+            return tree_map(lambda it: self._drifted(it, drift) if _is_plain(it) else it, result)
         result = func(*args, **kwargs)
         if not isinstance(result, Tensor) or not result.is_floating_point():
             return result
@@ -87,6 +87,11 @@ class Shaken(DispatchMode):
 
     def _added(self, value: Any) -> Any:
         return self._changed(value, last_digits(value.dtype)) if _is_plain(value) else value
+
+    def _drifted(self, tensor: Tensor, part: float) -> Tensor:
+        # Of one sign alone, so that what cancels drifts by a part of what it is made of.
+        is_moved = tensor > 0 if self._seed % 2 else tensor < 0
+        return torch.where(is_moved, _scaled(tensor, 1 + part), tensor)
 
     def _changed(self, tensor: Tensor, part: float) -> Tensor:
         generator = self._generators.get(tensor.device)
