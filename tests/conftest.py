@@ -265,7 +265,7 @@ def run_command(
     *args: object,
     cwd: Path,
     env: dict[str, str] | None = None,
-    timeout: float = 300,
+    timeout: float = 900,
     is_forked: bool = True,
     imported: Imported = "torch",
     is_brief: bool = False,
@@ -277,7 +277,7 @@ def run_command(
         args: Its arguments.
         cwd: The working directory.
         env: The environment; a clean one when None.
-        timeout: Seconds after which it is killed.
+        timeout: Seconds after which it is killed; more than any ``--budget`` here.
         is_forked: False where the start of a process is what a test is about.
         imported: What needn't be imported anew in each probe: ``packages`` where many probes import
             a large one.
