@@ -15,7 +15,7 @@ PHASES_VARIABLE = "_GRAPHDOCTOR_PHASES"
 
 
 @dataclass(frozen=True)
-class FoundFinding:
+class OpenFinding:
     """A finding for which fixes are about to be tried."""
 
     code: str
@@ -59,4 +59,4 @@ class DecidedStep:
     eager_us: float | None
 
 
-TrialEvent = FoundFinding | DecidedTrial | TimedPrograms | DecidedStep
+TrialEvent = OpenFinding | DecidedTrial | TimedPrograms | DecidedStep

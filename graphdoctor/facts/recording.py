@@ -7,6 +7,7 @@ exclusive.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
@@ -136,6 +137,12 @@ class Environment(Fact):
     packages: dict[shared.PackageName, str] | None = None
     """Versions of installed packages that matter to torch.compile, by name; a package without a
     version isn't installed. None if unknown."""
+
+    @property
+    def torch_release(self) -> tuple[int, int] | None:
+        """Version of torch up to the minor one, such as (2, 13); None if unknown."""
+        match = re.match(r"(\d+)\.(\d+)", self.torch or "")
+        return (int(match[1]), int(match[2])) if match else None
 
 
 class RepeatedBlocks(Fact):

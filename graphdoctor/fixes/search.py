@@ -33,7 +33,7 @@ from graphdoctor.facts.fixes import (
     WholeRun,
     because,
 )
-from graphdoctor.facts.progress import DecidedTrial, FoundFinding
+from graphdoctor.facts.progress import DecidedTrial, OpenFinding
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.bisection import first_failing
@@ -149,7 +149,7 @@ class _Search:
         """The last grade of fixes to try."""
         self._contained: set[tuple[str, str]] = set()
         """Files and functions that a fix contains a break of."""
-        self._found = set[FoundFinding]()
+        self._reported = set[OpenFinding]()
         self._offers: tuple[Observed, list[Options]] | None = None
         """What was last offered, and for which run."""
         self._deadline, self._end = math.inf, math.inf
@@ -172,7 +172,7 @@ class _Search:
         if check is not None:
             check(self._files.writable([fix for options in opened for fix in options.fixes]))
         self._is_interruptible = True
-        self._report_found(opened, Program())
+        self._report_open(opened, Program())
         if (budget_s := self._options.budget_s) is not None:
             # What comes last runs the program again, under the user's backend and by the clock.
             last_count = self._options.is_timed + (self._trials.backend != EAGER)
@@ -192,15 +192,14 @@ class _Search:
         self._note_untried()
         return self._treated()
 
-    def _report_found(self, opened: Iterable[Options], program: Program) -> None:
+    def _report_open(self, opened: Iterable[Options], program: Program) -> None:
         """Report each finding once, before its first trial."""
         for finding in [options.finding for options in opened]:
-            found = FoundFinding(
-                finding.code, finding.message, self._log.shown_place(finding, program)
-            )
-            if found not in self._found:
-                self._found.add(found)
-                self._trials.report(found)
+            place = self._log.shown_place(finding, program)
+            event = OpenFinding(finding.code, finding.message, place)
+            if event not in self._reported:
+                self._reported.add(event)
+                self._trials.report(event)
 
     def interrupted(self) -> SearchResult | None:
         """Return the fixes verified until an interrupt; None if nothing was tried."""
@@ -245,7 +244,7 @@ class _Search:
         while not self._is_exhausted:
             opened = self._open(self._offered(states[-1]), states[-1])
             self._round += bool(opened)
-            self._report_found(opened, states[-1].program)
+            self._report_open(opened, states[-1].program)
             if not opened or (following := self._run_round(states[-1], opened)) is None:
                 break
             states.append(following)

@@ -4,7 +4,6 @@ for people.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -153,8 +152,9 @@ def foreign_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]
         yield _without_compiles(recording, is_rest=is_rest)
         return
     torch = recording.environment.torch
-    version = re.match(r"(\d+)\.(\d+)", torch or "0.0")
-    if not is_rest and version and (int(version[1]), int(version[2])) < _OLDEST:
+    release = recording.environment.torch_release
+    is_old = torch is None or (release is not None and release < _OLDEST)
+    if not is_rest and is_old:
         writer = f"torch {torch} wrote this log" if torch else "This log doesn't name its torch"
         yield gap(
             "old_log",

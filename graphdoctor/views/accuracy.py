@@ -163,9 +163,8 @@ def _notable_text(item: ComparedKind) -> str:
     kind, times = kind_text(item.kind), (item.variant or 0.0) / (item.eager or 1.0)
     far = f"{times:,.0f} times as far from float64 as" if item.eager else f"{times:.1e} away from"
     return (
-        f"Compiled {kind} are {far} eager mode's. Other last digits of what goes in and is added"
-        " change eager mode's as much, so it counts as rounding; one operation that is that"
-        " inaccurate would look the same."
+        f"Compiled {kind} are {far} eager mode's. That is within rounding, but one operation that"
+        " is as inaccurate would look the same."
     )
 
 

@@ -6,7 +6,7 @@ from graphdoctor.facts.base import grouped
 from graphdoctor.facts.progress import (
     DecidedStep,
     DecidedTrial,
-    FoundFinding,
+    OpenFinding,
     TimedPrograms,
     TrialEvent,
 )
@@ -43,7 +43,7 @@ def left_text(left_s: float | None) -> str:
 def event_text(event: TrialEvent) -> str:
     """Describe a finding, a trial, a timing or a step of a search on one line."""
     match event:
-        case FoundFinding(code, message, place):
+        case OpenFinding(code, message, place):
             return f"found · {place} · {code} {message}"
         case DecidedTrial():
             verdicts = grouped((verdict, place) for place, verdict in event.verdicts)

@@ -15,7 +15,7 @@ import pytest
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.fixes import PairedTime, Reason, SiteCounts, Treatment, TriedFix, WholeRun
-from graphdoctor.facts.progress import DecidedTrial, FoundFinding, TrialEvent
+from graphdoctor.facts.progress import DecidedTrial, OpenFinding, TrialEvent
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakRecord, Recording
 from graphdoctor.facts.run import ProbeExit, Setting
@@ -295,8 +295,8 @@ def test_a_fix_uncovers_the_next_break(patient):
         for number, case in enumerate(treatment.tried, start=1)
     ]
     # What was found is said before it is tried.
-    assert [type(event) for event in searched.events][:4] == [FoundFinding, DecidedTrial] * 2
-    found = [event for event in searched.events if isinstance(event, FoundFinding)]
+    assert [type(event) for event in searched.events][:4] == [OpenFinding, DecidedTrial] * 2
+    found = [event for event in searched.events if isinstance(event, OpenFinding)]
     assert [event.place for event in found] == [case.finding_place for case in treatment.tried]
     trials = [phase for phase in searched.phases if phase.startswith("trial ")]
     assert trials == ["trial 1: Do a", "trial 2: Do b", "trial 3: Do c"]

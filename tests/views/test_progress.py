@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from graphdoctor.facts.fixes import PairedTime, Reason
-from graphdoctor.facts.progress import DecidedTrial, FoundFinding, TimedPrograms
+from graphdoctor.facts.progress import DecidedTrial, OpenFinding, TimedPrograms
 from graphdoctor.views.progress import event_text, left_text, phase_text
 from tests.each import for_each
 
@@ -36,7 +36,7 @@ SEVERAL = DecidedTrial(
 def test_a_line_says_each_verdict_once() -> None:
     said = {
         "found · model.py:3 · GD101 `print` breaks": event_text(
-            FoundFinding("GD101", "`print` breaks", "model.py:3")
+            OpenFinding("GD101", "`print` breaks", "model.py:3")
         ),
         "trial 2 · gone · model.py:3 · Nest": event_text(NEST),
         "trial 2 · gone, with another call · model.py:3 · Nest": event_text(

@@ -41,8 +41,9 @@ class Shaken(DispatchMode):
     """Changes numbers in their last digits, up or down at random: tensors that it's asked for, and
     while it is entered, what operations add and what they compute.
 
-    What only moves or chooses numbers gives those that it was given, and a whole number stays: it
-    may count or choose something.
+    Many numbers added one after the other round one way, so their sum drifts, too. What only moves
+    or chooses numbers gives those that it was given, and a whole number stays: it may count or
+    choose something. Numbers of 8 bits stay, with which torch can't compute.
     """
 
     def __init__(self, seed: int) -> None:
@@ -77,7 +78,7 @@ class Shaken(DispatchMode):
             drift = _drift(tree_leaves((args, kwargs)), tree_leaves(result))
             return tree_map(lambda it: self._drifted(it, drift) if _is_plain(it) else it, result)
         result = func(*args, **kwargs)
-        if not isinstance(result, Tensor) or not result.is_floating_point():
+        if not _is_plain(result):
             return result
         changed = self._changed(result, torch.finfo(result.dtype).eps)
         for it in args:
@@ -109,7 +110,7 @@ def _scaled(tensor: Tensor, factor: Tensor | float) -> Tensor:
 def _is_plain(value: object) -> TypeGuard[Tensor]:
     if not isinstance(value, Tensor) or value.layout is not torch.strided:
         return False
-    return value.is_floating_point()
+    return value.is_floating_point() and value.itemsize > 1
 
 
 def _drift(given: Iterable[object], made: Iterable[object]) -> float:

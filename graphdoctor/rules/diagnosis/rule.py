@@ -248,8 +248,8 @@ class BreakRule(Rule):
     def _all_fixes(self, view: RecordingView, site: BreakSite) -> Fixes:
         yield from self.fixes(site)
         since = _TRACED_SINCE.get(site.called or "")
-        installed = re.match(r"(\d+)\.(\d+)", view.recording.environment.torch or "")
-        if since and installed and (int(installed[1]), int(installed[2])) < since:
+        installed = view.recording.environment.torch_release
+        if since and installed and installed < since:
             major, minor = since
             title = f"Upgrade torch: from {major}.{minor} on, it traces `{site.called}`"
             yield Fix(kind="call", title=title, source="seen with torch 2.13.0, 2.14.1 and 2.15.0")
