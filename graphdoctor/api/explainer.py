@@ -38,7 +38,7 @@ class Explainer(CallSpec):
         coverage: Repeat the last call to measure how much of it runs in graphs.
         guards: Repeat the last call to time its guard checks, and include all guards in the
             diagnosis.
-        lanes: Record where the time of each call goes, repeating the calls under the profiler.
+        lanes: Record where the time of each call goes, repeating the last one under the profiler.
         own: Installed packages that are your own code, too.
     """
 

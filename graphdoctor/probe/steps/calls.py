@@ -95,8 +95,6 @@ def make_calls(workload: Workload, calls: Iterator[Call], lanes: Lanes | None = 
         workload.events.phase("making the inputs of call {index}", index=index)
         if (call := next(calls, None)) is None:
             break
-        if lanes is not None:
-            lanes.keep(call)
         workload.events.phase("call {index}", index=index)
         workload.mark("start", index, inputs=arguments_text(*call))
         workload.switches.look(index)

@@ -2,11 +2,9 @@
 goes: graphs, eager operations, guard checks and compiles on one time axis (``Lanes``). What the
 program prints then is dropped.
 
-A call that compiles is watched as the program makes it: made again, the same compile takes a
-fraction of the time. A call that compiles nothing is made again under torch.profiler, which also
-shows eager operations and guard checks. For that all calls are repeated from the beginning, with
-Dynamo, state, random numbers and arguments as they were; a repetition counts only where it compiled
-as the call did and ran the same graphs in the same order.
+A call is watched as the program makes it: made again, the same compile takes a fraction of the
+time. The steady call is made again under torch.profiler, which also shows eager operations and
+guard checks.
 
 All times of lanes are the CPU's: on a GPU a graph is over when its kernels are launched. In a
 backward pass only AOTAutograd's compiled graphs are segments, and only under the profiler.
@@ -16,22 +14,19 @@ from __future__ import annotations
 
 import gc
 import sys
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Literal, TypeVar
 
 import torch
-from torch import Tensor
 from torch.profiler import record_function
 
 from ...facts.kernels import NOTABLE_COPIES
 from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
 from ...facts.run import Phase
-from ...wording import listed
 from ..measure import coverage
 from ..measure.calibration import calibrate
 from ..measure.coverage import (
@@ -39,7 +34,6 @@ from ..measure.coverage import (
     CALL_RANGE,
     CompileWatch,
     CutCall,
-    TimedCompile,
     cut_profile,
     cut_timeline,
     profiled,
@@ -47,11 +41,10 @@ from ..measure.coverage import (
 from ..measure.guard_cost import CheckTimer, spread, time_searches
 from ..measure.kernels import Repeated, is_disturbed, measure_kernels, seen_call, with_lines
 from ..measure.timing import PeakMemory, kept_bytes, time_calls
-from ..record.describe import arguments_text
 from ..record.errors import type_name
 from ..record.files import is_user_file
 from ..record.streams import silence
-from ..target.snapshot import FreshCopies, RandomState, State, restorer
+from ..target.snapshot import RandomState, restorer
 from ..target.targets import Call
 from ..torch_private import torch_api, torch_trace
 from ..torch_private.torch_codegen import graph_runs_marked
@@ -291,74 +284,33 @@ def _one_by_one(measure: Callable[[], _Measured]) -> _Measured:
 # Lanes.
 
 _MAX_LANES = 200
-_MAX_KEPT_CALLS = 200
-_MAX_KEPT_BYTES = 2**30
-
-_BUDGET_S = 10.0
-"""Seconds for the repetition, beside three times what the calls took."""
+"""So many calls get a time axis; beyond them, those that compile something."""
 
 _STEADY_CALLS = 5
 _STEADY_S = 2.0
 _COMPILING = "the last call keeps compiling when it is repeated"
-_NOT_PROFILED = "shows no eager operations and no guard checks"
-
-
-@dataclass(frozen=True)
-class _MadeCall:
-    inputs: str
-    has_compiled: bool
-    compile_ids: tuple[str | None, ...]
-    graphs: tuple[int, ...]
-    cut: CutCall
 
 
 class Lanes:
-    """Watches the program's calls, then repeats them under the profiler."""
+    """Watches the program's calls, then repeats the steady one under the profiler."""
 
     def __init__(self, workload: Workload, graphs: GraphGlobals) -> None:
         self._workload = workload
         self._graphs = graphs
-        self._events = events = workload.events
         self._compiles = CompileWatch()
         torch_trace.listen(self._compiles)
-        events.phase("keeping the state of the target")
-        self._state = State(workload.function)
-        self._random = RandomState()
-        self._kept: list[Call] = []
-        self._kept_bytes = 0
-        self._is_keeping = not workload.has_fresh_calls
-        self._inputs = ""
-        self._watched: tuple[float, float, int, list[WatchedRun]] = (0.0, 0.0, 0, [])
-        """Start and end of the call that was watched last, how many graphs there were before it,
-        and their runs."""
-        self._made: list[_MadeCall] = []
-        self._written = {True: 0, False: 0}
-        self._graph_of: dict[int | None, int] = {}
-        self._compile_of: dict[str | None, str | None] = {}
+        self._call_count = self._lane_count = 0
+        self._watched: tuple[float, float, list[WatchedRun]] = (0.0, 0.0, [])
+        """Start and end of the call that was watched last, and the runs of its graphs."""
 
     def close(self) -> None:
         """Stop watching."""
         torch_api.trace_logger().removeHandler(self._compiles)
 
-    def keep(self, call: Call) -> None:
-        """Remember a call before it is made: it may change its arguments."""
-        self._inputs = arguments_text(*call)
-        leaves = torch_api.tree_leaves(call) if self._is_keeping else ()
-        size = sum(it.numel() * it.element_size() for it in leaves if isinstance(it, Tensor))
-        is_too_large = self._kept_bytes + size > _MAX_KEPT_BYTES
-        self._is_keeping &= len(self._kept) < _MAX_KEPT_CALLS and not is_too_large
-        if self._is_keeping:
-            try:
-                self._kept.append(FreshCopies().call(call))
-            except Exception:  # noqa: BLE001 - out of memory, or a class of the program's that refuses
-                self._is_keeping = False
-            self._kept_bytes += size
-
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Watch the program's call that is made meanwhile."""
         self._compiles.taken()
-        count = self._workload.hooks.graphs.count
         _synchronize()
         with self._graphs.watched() as runs:
             began = perf_counter()
@@ -366,42 +318,30 @@ class Lanes:
                 yield
             finally:
                 _synchronize()
-                self._watched = began, perf_counter(), count, runs
+                self._watched = began, perf_counter(), runs
 
     def write(self) -> None:
-        """Write down the call that was watched last, if it can be among those that are shown."""
-        began, ended, count, runs = self._watched
+        """Write down the call that was watched last."""
+        began, ended, runs = self._watched
         compiles = self._compiles.taken().spans
-        made = _MadeCall(
-            inputs=self._inputs,
-            has_compiled=bool(compiles),
-            compile_ids=_frames(compiles),
-            graphs=self._graphs_since(count),
-            cut=cut_timeline(runs, compiles, began=began, ended=ended),
-        )
-        self._made.append(made)
-        if self._written[made.has_compiled] < _MAX_LANES:
-            self._written[made.has_compiled] += 1
-            self._write(len(self._made), made.cut)
+        self._call_count += 1
+        if compiles or self._lane_count < _MAX_LANES:
+            self._lane_count += 1
+            self._write(self._call_count, cut_timeline(runs, compiles, began=began, ended=ended))
 
     def repeat(self, *, is_settled: bool) -> None:
-        """Profile the steady call, then the calls that compiled nothing."""
-        if torch_api.is_profiling():
-            self._gap(f"The time axis {_NOT_PROFILED}: the program runs a profiler.")
-            return
+        """Profile the steady call, if there is one."""
+        if self._lane_count < self._call_count:
+            shown = f"Only {self._lane_count} of {self._call_count} calls have a time axis"
+            self._workload.events.gap("lanes", f"{shown}: the first, and those that compile.")
         if is_settled:
             failed = "The steady call has no time axis"
-            self._workload.repeated(
-                "lanes", "profiling the steady call", failed, self._profile_steady_call
-            )
-        steady = [index for index, made in enumerate(self._made, start=1) if not made.has_compiled]
-        if asked := steady[: _MAX_LANES - self._written[True]]:
-            self._repeat_calls(asked)
-        if len(self._made) > _MAX_LANES:
-            shown = f"Only {_MAX_LANES} of {len(self._made)} calls have a time axis"
-            self._gap(f"{shown}: calls that compile come first.")
+            make = self._profile_steady_call
+            self._workload.repeated("lanes", "profiling the steady call", failed, make)
 
     def _profile_steady_call(self, call: Call) -> None:
+        if torch_api.is_profiling():
+            raise UnmeasuredError(_PROFILED)
         # Also the compiles of the repeats.
         self._compiles.taken()
         cuts: list[CutCall] = []
@@ -413,60 +353,6 @@ class Lanes:
                 raise UnmeasuredError(_COMPILING)
         self._write(None, sorted(cuts, key=lambda cut: cut.duration_us)[len(cuts) // 2])
 
-    def _repeat_calls(self, asked: list[int]) -> None:
-        differing = []
-        done = 0
-        took_s = sum(made.cut.duration_us for made in self._made) / 1e6
-        ends = perf_counter() + _BUDGET_S + 3 * took_s
-        workload = self._workload
-        try:
-            with torch_trace.trace_files_paused():
-                torch.compiler.reset()
-                self._state.restore()
-                self._random.restore()
-                calls = workload.calls() if workload.has_fresh_calls else iter(self._kept)
-                for index, call in enumerate(calls, start=1):
-                    if perf_counter() > ends:
-                        raise UnmeasuredError("time ran out")
-                    self._events.phase("profiling call {index}", index=index)
-                    cut = self._repeat_call(index, call, is_profiled=index in asked)
-                    if cut is not None:
-                        self._write(index, cut)
-                    elif index in asked:
-                        differing.append(index)
-                    done = index
-                    if done == asked[-1]:
-                        break
-                else:
-                    what = f"the arguments of call {done + 1}"
-                    raise UnmeasuredError(f"{what} were no longer available")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - an extra; its failure must not lose the report
-            raised = f"call {done + 1} raised {type(error).__qualname__}"
-            why = str(error) if isinstance(error, UnmeasuredError) else raised
-            self._report_lost(asked[bisect_right(asked, done) :], why)
-        self._report_lost(differing, "they ran other graphs than the first time")
-
-    def _repeat_call(self, index: int, call: Call, *, is_profiled: bool) -> CutCall | None:
-        made = self._made[index - 1]
-        if arguments_text(*call) != made.inputs:
-            raise UnmeasuredError(f"call {index} had other arguments")
-        self._compiles.taken()
-        count = self._workload.hooks.graphs.count
-        cut = self._profile(call) if is_profiled else None
-        if not is_profiled:
-            self._workload.make_again(call, backward_range=BACKWARD_RANGE)
-        compiles = self._compiles.taken().spans
-        compile_ids = _frames(compiles)
-        graphs = self._graphs_since(count)
-        if (len(compile_ids), len(graphs)) != (len(made.compile_ids), len(made.graphs)):
-            raise UnmeasuredError(f"call {index} made a different number of compiles or graphs")
-        self._compile_of |= zip(compile_ids, made.compile_ids, strict=True)
-        self._graph_of |= zip(graphs, made.graphs, strict=True)
-        if cut is None or compiles:
-            return None
-        cut = cut.renamed(self._compile_of, self._graph_of)
-        return cut if cut.forward_runs == made.cut.forward_runs else None
-
     def _profile(self, call: Call) -> CutCall:
         def make() -> None:
             with record_function(CALL_RANGE):
@@ -476,27 +362,11 @@ class Lanes:
         _synchronize()
         return cut_profile(profiled(make, self._graphs)[0])
 
-    def _graphs_since(self, count: int) -> tuple[int, ...]:
-        return tuple(range(count, self._workload.hooks.graphs.count))
-
     def _write(self, index: int | None, cut: CutCall) -> None:
-        self._events.write("lane", **cut.fields(index))
-
-    def _report_lost(self, indexes: list[int], why: str) -> None:
-        if indexes:
-            calls = listed([f"call {index}" for index in indexes])
-            when = "when the calls were repeated under the profiler"
-            self._gap(f"The time axis of {calls} {_NOT_PROFILED}: {when}, {why}.")
-
-    def _gap(self, message: str) -> None:
-        self._events.gap("lanes", message)
+        self._workload.events.write("lane", **cut.fields(index))
 
 
 def _synchronize() -> None:
     # An error of the device is the program's: it is raised where it would be without us.
     with suppress(RuntimeError):
         torch_api.synchronize()
-
-
-def _frames(compiles: Iterable[TimedCompile]) -> tuple[str | None, ...]:
-    return tuple(compile_.compile_id for compile_ in compiles if compile_.is_frame)

@@ -78,8 +78,6 @@ class Workload:
         self.repeats: Repeats | None = None
         self.restore: Callable[[], object] = lambda: None
         """Puts back what a steady call changes in its arguments."""
-        self.has_fresh_calls = calls.is_fresh
-        """``calls`` makes new arguments each time."""
         self._output: object = None
         self._is_batch_checked = False
         # Before any of them is compiled.

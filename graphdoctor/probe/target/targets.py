@@ -70,13 +70,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls to make; ``is_fresh``: each round makes new arguments, otherwise it yields the same
-    objects.
-    """
+    """The calls to make."""
 
     rounds: Callable[[], Iterator[Call]]
     origin: str
-    is_fresh: bool = False
 
 
 def signature_of(function: Any) -> inspect.Signature | None:
@@ -325,7 +322,7 @@ def find_calls(target: Target, asked: Call | None) -> Calls:
             )
         origin = f"{name}()" if is_function else name
         rounds = partial(_calls_of, value, target, origin, is_function=is_function)
-        return Calls(rounds, origin, is_fresh=is_function)
+        return Calls(rounds, origin)
     if _binds(target.function):
         return Calls(lambda: iter((((), {}),)), INPUTS_NOT_NEEDED)
     signature = signature_of(target.function)
