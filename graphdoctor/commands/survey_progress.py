@@ -79,7 +79,7 @@ class SurveyProgress:
 
     def finished(self, row: SurveyRow) -> None:
         """Show a row."""
-        from graphdoctor.views.survey_words import short_text
+        from graphdoctor.views.survey import short_text
 
         with self._lock:
             self._running.pop(row.key, None)
@@ -89,7 +89,7 @@ class SurveyProgress:
 
     def retrying(self, key: Key, status: SurveyStatus) -> None:
         """Show that a piece failed, and will run again."""
-        from graphdoctor.views.survey_words import STATUS_TEXTS
+        from graphdoctor.views.survey import STATUS_TEXTS
 
         text = f"{' '.join(key)}: {STATUS_TEXTS[status]}, running it again"
         with self._lock:
@@ -123,7 +123,7 @@ class SurveyProgress:
     def _lines(self) -> list[tuple[str, str]]:
         """Return lines and their styles."""
         from graphdoctor.views.progress import clock_text
-        from graphdoctor.views.survey_words import STATUS_TEXTS, seconds_of
+        from graphdoctor.views.survey import STATUS_TEXTS, seconds_of
 
         now = time.monotonic()
         elapsed = f"{clock_text(now - self._begun)} so far"

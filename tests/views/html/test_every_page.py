@@ -17,12 +17,12 @@ from tests.studies.survey.comparisons import changed
 from tests.studies.survey.reports import report
 from tests.views.html.conftest import NARROW, SCREENS, assert_accessible
 from tests.views.html.made import HOSTILE
-from tests.views.html.surveys import large
 from tests.views.html.test_bench_page import everything
 from tests.views.html.test_job_page import long_job
 from tests.views.html.test_profile_page import PICTURE
 from tests.views.html.test_profile_page import everything as profiled
 from tests.views.html.test_survey_comparison_page import many
+from tests.views.html.test_survey_page import large
 from tests.views.outputs import in_file, page_of
 from tests.views.test_formats import DOCUMENTS, rendered
 from tests.views.test_job import two
@@ -50,12 +50,12 @@ PAGES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     ),
     "survey": (
         lambda: page_of(SURVEY, report(), pages="files"),
-        ("#row-table", "#row-t5-dynamic", "#row-t5-default td.page a"),
+        ("table[id$=-table]", "#failures"),
     ),
-    "survey of many": (lambda: page_of(SURVEY, large(20, 1)), ("#row-table",)),
+    "survey of many": (lambda: page_of(SURVEY, large(20)), ("table[id$=-table]",)),
     "survey of odd names": (
         lambda: page_of(SURVEY, SURVEYS["hostile"](), pages="files"),
-        ("#row-table",),
+        ("table[id$=-table]",),
     ),
     "survey of nothing": (lambda: page_of(SURVEY, SURVEYS["nothing"]()), ("#verdict",)),
     "surveys": (lambda: page_of(SURVEY_COMPARISON, changed()), ("#verdict", "#new-failures")),

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from playwright.sync_api import expect
 
 from graphdoctor.facts.survey import SurveyRow
 from graphdoctor.facts.survey_comparison import SurveyComparison
@@ -14,7 +13,7 @@ from graphdoctor.studies.documents import SURVEY_COMPARISON
 from graphdoctor.studies.survey.comparison import compare_surveys
 from tests.studies.survey.comparisons import HELPER
 from tests.studies.survey.reports import failed, report, row
-from tests.views.outputs import in_file, page_of, section_of, text_of
+from tests.views.outputs import page_of, text_of
 
 TWO_MIB = 2 * 2**20
 SLOWER = {"speedup": 1.1, "speedup_low": 1.06, "speedup_high": 1.14}
@@ -52,24 +51,6 @@ def many(count: int) -> SurveyComparison:
     )
 
 
-def test_new_failures_of_the_same_error_are_one_line() -> None:
-    names = ("alpha", "beta", "gamma")
-    raised = {"stage": "inductor", "error_type": "RuntimeError"}
-    page = page_of(
-        SURVEY_COMPARISON,
-        compared(
-            [row(name) for name in names],
-            [
-                failed(name, "compile_failed", error=f"no kernel for {name}", **raised)
-                for name in names
-            ],
-        ),
-    )
-    assert "compile failed (Inductor) 3 RuntimeError: no kernel for … alpha, beta, gamma" in (
-        text_of(section_of(page, "new-failures"))
-    )
-
-
 @pytest.mark.slow
 def test_large_comparison_stays_small_and_reports_cuts() -> None:
     page = page_of(SURVEY_COMPARISON, many(3000))
@@ -78,26 +59,3 @@ def test_large_comparison_stays_small_and_reports_cuts() -> None:
     assert re.search(r"… [\d,]+ characters left out …", text)
     hrefs = set(re.findall(r'href="#([^"]*)"', page))
     assert hrefs <= set(re.findall(r'id="([^"]*)"', page))
-
-
-# In a browser.
-
-
-@pytest.mark.slow
-def test_pieces_are_filtered_and_links_show_hidden_ones(visit, tmp_path):
-    file = in_file(tmp_path, page_of(SURVEY_COMPARISON, many(60)))
-    page = visit(file)
-    failing = page.locator("#new-failures")
-    pieces = failing.locator("div[id^=piece-]:visible")
-    count = pieces.count()
-    anchor = failing.locator(
-        "div[id^=piece-]", has_text=re.compile("m3[^0-9]")
-    ).first.get_attribute("id")
-    failing.get_by_label("Filter pieces").fill("no kernel 42:")
-    expect(pieces).to_have_count(1)
-    expect(failing.locator(".filterbar output")).to_have_text(f"1 of {count}")
-    page.evaluate("anchor => location.hash = anchor", anchor)
-    expect(page.locator(f"#{anchor}")).to_be_in_viewport()
-    plain = visit(file, java_script_enabled=False)
-    expect(plain.locator("#new-failures div[id^=piece-]").first).to_be_visible()
-    assert plain.locator("button:not([popovertarget]):visible, .needs-script:visible").count() == 0
