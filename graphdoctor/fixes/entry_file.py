@@ -1,5 +1,5 @@
-"""Writes settings of torch into the file that a program starts with: beside its own settings, or
-after its imports.
+"""Writes into the file that a program starts with: settings of torch beside its own, or after its
+imports, and ``fullgraph=True`` into the call that compiles the target.
 """
 
 from __future__ import annotations
@@ -7,10 +7,18 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import libcst as cst
+
+from graphdoctor.facts.recording import TargetInfo
 from graphdoctor.facts.stack import parsed
+from graphdoctor.fixes.source.tree import DeclinedError, SourceFile, dotted, find, names_in
 
+FULLGRAPH = "fullgraph"
+_COMPILE = "torch.compile"
+_METHODS = ("forward", "__call__")
 _COMPOUND = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
@@ -81,3 +89,59 @@ def _is_setting(node: ast.stmt) -> bool:
                 )
             )
     return False
+
+
+def with_fullgraph(content: bytes, target: TargetInfo) -> bytes | None:
+    """Pass ``fullgraph=True`` where a file compiles the target; None unless one place does."""
+    try:
+        source = SourceFile.parse(Path(), content)
+    except DeclinedError:
+        return None
+    places = list(_compiling(source, target))
+    if len(places) != 1:
+        return None
+    [place] = places
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    passed = cst.Arg(cst.Name("True"), keyword=cst.Name(FULLGRAPH), equal=equal)
+    if not isinstance(place, cst.Call):
+        return source.replaced((place, cst.Call(place.deep_clone(), [passed])))
+    arguments = list(place.args)
+    if any(argument.keyword and argument.keyword.value == FULLGRAPH for argument in arguments):
+        return None
+    if arguments:
+        last = arguments.pop()
+        end = {"comma": last.comma, "whitespace_after_arg": last.whitespace_after_arg}
+        comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        alone = last.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace(""))
+        arguments.append(alone)
+        passed = passed.with_changes(**end)
+    return source.replaced((place, place.with_changes(args=[*arguments, passed])))
+
+
+def _compiling(source: SourceFile, target: TargetInfo) -> Iterator[cst.BaseExpression]:
+    """Find the calls that compile a target, and decorators without a call."""
+    names = {target.name, target.class_name} - {None}
+    assigned = [
+        (variable.target.value, node.value)
+        for node in find(source.tree, cst.Assign)
+        for variable in node.targets
+        if isinstance(variable.target, cst.Name)
+    ]
+    # Objects of the class, and what is made by calling the target.
+    names |= {
+        name
+        for name, value in assigned
+        if isinstance(value, cst.Call) and dotted(value.func) in names
+    }
+    for definition in find(source.tree, cst.FunctionDef, cst.ClassDef):
+        is_call = definition.name.value in _METHODS and source.is_method(definition)
+        named = source.around(definition, cst.ClassDef) if is_call else definition
+        if named is not None and named.name.value in names:
+            decorators = (item.decorator for item in definition.decorators)
+            yield from (item for item in decorators if source.dotted_name(item) == _COMPILE)
+    for call in find(source.tree, cst.Call):
+        if source.dotted_name(call) == _COMPILE and call.args:
+            given = {name.value for name in names_in(call.args[0].value)}
+            given |= {name for name, value in assigned if value is call}
+            if given & names:
+                yield call

@@ -66,9 +66,9 @@ def grade_of(
 
 def _marks(tree: ast.Module) -> Iterator[tuple[str, Grade]]:
     """Find what makes a program one of several code paths or leaves some of it uncompiled."""
-    origins = dict(imported_names(tree))
+    origins = dict(_imported_names(tree))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute) and (name := dotted_name(node)):
+        if isinstance(node, ast.Name | ast.Attribute) and (name := _dotted_name(node)):
             first, dot, rest = name.partition(".")
             full = f"{origins.get(first, first)}{dot}{rest}"
             if full in _UNCOMPILED:
@@ -77,7 +77,7 @@ def _marks(tree: ast.Module) -> Iterator[tuple[str, Grade]]:
                 yield full, "guarded"
 
 
-def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the names that imports bind to something of another name, and its full name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -87,10 +87,10 @@ def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     yield alias.asname or alias.name, f"{package}{alias.name}"
 
 
-def dotted_name(node: ast.expr) -> str | None:
+def _dotted_name(node: ast.expr) -> str | None:
     """Write a name with its attributes; None for any other expression."""
     if isinstance(node, ast.Attribute):
-        owner = dotted_name(node.value)
+        owner = _dotted_name(node.value)
         return owner and f"{owner}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else None
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from graphdoctor.facts.fixes import Treatment, WholeRun
 from graphdoctor.facts.recording import Recording
-from graphdoctor.fixes.compile_call import with_fullgraph
-from graphdoctor.fixes.entry_file import with_settings
+from graphdoctor.fixes.entry_file import with_fullgraph, with_settings
 from graphdoctor.fixes.log import TrialLog
 from graphdoctor.fixes.options import treated_findings
 from graphdoctor.fixes.patch import (

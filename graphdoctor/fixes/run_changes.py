@@ -25,7 +25,7 @@ from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import UntriedChange
-from graphdoctor.fixes.compile_call import FULLGRAPH
+from graphdoctor.fixes.entry_file import FULLGRAPH
 from graphdoctor.fixes.patch import Candidate, FileChange, Options
 from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.rules.diagnosis.recompiles import dynamic_sizes, recompile_events

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphdoctor.facts.recording import TargetInfo
-from graphdoctor.fixes.compile_call import with_fullgraph
+from graphdoctor.fixes.entry_file import with_fullgraph
 from tests.conftest import run_command
 
 NET = "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
