@@ -159,7 +159,7 @@ class Finding(Fact):
     def is_treatable(self) -> bool:
         """Return whether ``fix`` looks for something to try for it."""
         skip = self.cuda_graph_skip
-        return self.code.startswith(("GD1", "GD2", "GD4")) or (skip is not None and skip.is_on_gpu)
+        return self.code.startswith(("GD1", "GD2")) or (skip is not None and skip.is_on_gpu)
 
     @property
     def site(self) -> str:

@@ -125,17 +125,6 @@ class PairedTime(Fact):
         return ratio if self.ratio_low <= ratio <= self.ratio_high else None
 
 
-class ColdCompile(Fact):
-    """Compile times in a new process with an empty cache on disk, without a fix and with it."""
-
-    backend: str
-    """The backend of both programs."""
-    before_s: float
-    """Seconds without the fix, as torch measured them; a backward pass isn't in them."""
-    after_s: float
-    """Seconds with the fix."""
-
-
 def deciding(times: Sequence[PairedTime]) -> PairedTime | None:
     """Choose the times that say whether a fix pays: the user's backend, but ``eager`` runs nothing
     faster.
@@ -173,7 +162,6 @@ ReasonKind = Literal[
     "not_kept",
     "exceptions",
     "over_limit",
-    "block_over_limit",
     "limit_stays",
     "break_stays",
     "break_is_there",
@@ -200,9 +188,6 @@ ReasonKind = Literal[
     "call_all_the_same",
     "call_untimed",
     "call_not_faster",
-    "cold_compile",
-    "cold_failure",
-    "no_compile_times",
     "not_run_there",
     "runs_elsewhere",
     "fails_there",
@@ -348,8 +333,6 @@ class TriedFix(Fix, TrialOutcome):
     """Counts of the program that it was tried on; None if not tried."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with and without it; empty if not timed."""
-    cold_compile: ColdCompile | None = None
-    """Compile times with and without it; None unless the fix is about that."""
     backend: str | None = None
     """The backend that its trial compiled with, or under which the verdict showed; None if not
     tried, and in recordings of 0.1."""
@@ -477,8 +460,6 @@ class Treatment(Fact):
     0.1."""
     times: tuple[PairedTime, ...] = ()
     """Steady calls with all verified fixes and without any."""
-    cold_compile: ColdCompile | None = None
-    """Compile times with and without the applied fix that is about that; None if there is none."""
     whole: WholeRun | None = None
     """The calls under ``fullgraph=True`` with all verified fixes; None if that wasn't tried, and in
     recordings of 0.1."""

@@ -18,24 +18,17 @@ from typing import Any
 
 from graphdoctor.facts.fixes import TrialChoices
 from graphdoctor.facts.reading import plain, write_private
-from graphdoctor.fixes.patch import (
-    FIXES_FOLDER,
-    FileChange,
-    Patch,
-    SearchOptions,
-    SearchResult,
-    diff_text,
-)
+from graphdoctor.fixes.patch import FIXES_FOLDER, FileChange, Patch, SearchOptions, SearchResult
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.ownership import is_own, signature_of
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.launch.store import Store
-from graphdoctor.trials.launch.unchanged import Change, Surroundings, first_change, surroundings_of
+from graphdoctor.trials.launch.unchanged import Change, first_change, surroundings_of
 
 _FILE = "verified.json"
-_FORMAT = 5
+_FORMAT = 6
 _MAX_LOOKED_AT = 20
 _TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
@@ -82,19 +75,18 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
     with contextlib.suppress(OSError):
         replays = sorted((recording / FIXES_FOLDER).iterdir())
         seen = surroundings_of(recording, replays, interpreter=setup.interpreter)
-        for change in result.changes:
-            state = seen.files.get(str(change.path)) if isinstance(seen, Surroundings) else None
-            digest = hashlib.sha256(change.before).hexdigest()
-            if isinstance(seen, Surroundings) and (state is None or state[3] != digest):
-                seen = Change("file", str(change.path))
-        is_known = isinstance(seen, Surroundings)
+        # What is edited must be what was run.
+        seen |= {
+            name: "edited"
+            for edit in result.changes
+            if seen.get(name := f"file {edit.path}") != _digest(edit.before)
+        }
         content = json.dumps(
             {
                 "format": _FORMAT,
                 "asked": _asked(request, treatment.choices),
                 "time_s": time.time(),
-                "surroundings": vars(seen) if is_known else None,
-                "hindrance": None if is_known else [*vars(seen).values()],
+                "surroundings": seen,
                 "changes": [
                     [
                         str(change.path),
@@ -102,7 +94,7 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
                     ]
                     for change in result.changes
                 ],
-                "fixes": _digest(recording / FIXES_FILE),
+                "fixes": _digest((recording / FIXES_FILE).read_bytes()),
                 "trials": {path.name: _digest_all(path) for path in replays}
                 if treatment.is_unfinished
                 else None,
@@ -139,12 +131,10 @@ def _checked(
     recording: Path, content: dict[str, Any], interpreter: str
 ) -> KeptFixes | UnfinishedFixes | OutdatedFixes:
     age_s = time.time() - content["time_s"]
-    if content["hindrance"] is not None:
-        return OutdatedFixes(age_s, Change(*content["hindrance"]))
-    change = first_change(Surroundings(**content["surroundings"]), interpreter=interpreter)
+    change = first_change(content["surroundings"], interpreter=interpreter)
     if change is not None:
         return OutdatedFixes(age_s, change)
-    if age_s < 0 or _digest(recording / FIXES_FILE) != content["fixes"]:
+    if age_s < 0 or _digest((recording / FIXES_FILE).read_bytes()) != content["fixes"]:
         return OutdatedFixes(age_s, None)
     if (trials := content["trials"]) is not None:
         same = (
@@ -158,9 +148,7 @@ def _checked(
         FileChange(Path(path), *(text.encode("latin-1") for text in texts))
         for path, *texts in content["changes"]
     )
-    # What is written must be what was shown.
-    diff = "".join(diff_text(change, Path.cwd()) for change in changes)
-    if treatment is None or diff != treatment.diff:
+    if treatment is None:
         return OutdatedFixes(age_s, None)
     return KeptFixes(recording, age_s, SearchResult(treatment, changes))
 
@@ -190,8 +178,8 @@ def _content(recording: Path) -> dict[str, Any] | None:
     return content if content.get("format") == _FORMAT else None
 
 
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _digest_all(folder: Path) -> str:
@@ -199,7 +187,7 @@ def _digest_all(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            digest.update(f"{path.relative_to(folder)}\0{_digest(path)}\0".encode())
+            digest.update(f"{path.relative_to(folder)}\0{_digest(path.read_bytes())}\0".encode())
     return digest.hexdigest()
 
 

@@ -13,7 +13,6 @@ from graphdoctor.facts.fixes import (
     LOSSY,
     VERIFIED,
     WORKING,
-    ColdCompile,
     LeftFinding,
     PairedTime,
     TriedFix,
@@ -113,13 +112,7 @@ class TrialLog:
         entry.is_settled = True
 
     def note(
-        self,
-        finding: Finding,
-        fix: Candidate,
-        trial: Trial,
-        number: int,
-        judged: Judgment,
-        cold_compile: ColdCompile | None = None,
+        self, finding: Finding, fix: Candidate, trial: Trial, number: int, judged: Judgment
     ) -> None:
         """Note a fix that was tried."""
         entry = self._add(finding, fix, trial.state, number)
@@ -127,8 +120,7 @@ class TrialLog:
         entry.update(
             **trial.outcome(judged),
             before=trial.state.observed.measures,
-            backend=cold_compile.backend if cold_compile else self._trials.trial_backend,
-            cold_compile=cold_compile,
+            backend=self._trials.trial_backend,
         )
         entry.is_settled = True
 

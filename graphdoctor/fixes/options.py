@@ -44,7 +44,7 @@ def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
     return [
         finding
         for finding in filter(selection.keeps, observed.diagnosis.findings)
-        if finding.is_treatable and not finding.code.startswith("GD4")
+        if finding.is_treatable
     ]
 
 

@@ -15,17 +15,9 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.entry_file import with_fullgraph, with_settings
 from graphdoctor.fixes.log import TrialLog
 from graphdoctor.fixes.options import treated_findings
-from graphdoctor.fixes.patch import (
-    Candidate,
-    FileChange,
-    Options,
-    SearchOptions,
-    SearchResult,
-    diff_text,
-)
+from graphdoctor.fixes.patch import Candidate, FileChange, SearchOptions, SearchResult, diff_text
 from graphdoctor.fixes.trials import State, Trials
 from graphdoctor.fixes.user_backend import UserBackend
-from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.fixes.whole import count_sites
 from graphdoctor.fixes.wrapping import wrapped
 from graphdoctor.trials.program import Program
@@ -107,7 +99,6 @@ def result_of(
     untouched: State,
     best: State,
     *,
-    repeated: Options | None,
     whole: WholeRun | None,
 ) -> SearchResult:
     """Say what a search came to.
@@ -119,7 +110,6 @@ def result_of(
         backend: What ran under the user's backend.
         untouched: The program without fixes.
         best: The program with the applied ones.
-        repeated: What was to be tried for modules that repeat.
         whole: What torch said of the best program under ``fullgraph=True``.
     """
     trials, selection = files.trials, options.selection
@@ -141,16 +131,9 @@ def result_of(
     gone: list[str] = []
     if best.applied:
         findings = [
-            finding
-            for finding in untouched.observed.diagnosis.findings
-            if finding.code != REPEATED_BLOCKS and selection.keeps(finding)
+            finding for finding in untouched.observed.diagnosis.findings if selection.keeps(finding)
         ]
         gone += log.gone(trials.change(untouched, best.observed, best.program), best, findings)
-    if repeated is not None and best.program.change.regional:
-        gone.append(repeated.finding.fingerprint)
-    elif repeated is not None:
-        left.append(repeated.finding)
-    cold = (fix.cold_compile for fix in tried if fix.is_applied and fix.cold_compile)
     diff, still_there = files.diff(changes), tuple(log.left(best, left))
     sites = treated_findings(untouched.observed, selection)
     treatment = Treatment(
@@ -165,7 +148,6 @@ def result_of(
         attacked=best.observed.attacked if best.applied else None,
         backend=backend.name if best.applied and compared else None,
         times=times,
-        cold_compile=next(cold, None),
         whole=whole,
         sites=count_sites(sites, gone, tried, still_there, diff),
         gone=tuple(gone),

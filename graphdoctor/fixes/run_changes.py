@@ -10,7 +10,6 @@ from functools import reduce
 from itertools import combinations, islice
 from typing import Any
 
-from graphdoctor.facts.base import values_of
 from graphdoctor.facts.expressions import (
     expression,
     is_attribute,
@@ -26,12 +25,9 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.trials import UntriedChange
 from graphdoctor.fixes.entry_file import FULLGRAPH
-from graphdoctor.fixes.patch import Candidate, FileChange, Options
-from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
+from graphdoctor.fixes.patch import Candidate, FileChange
 from graphdoctor.rules.diagnosis.recompiles import dynamic_sizes, recompile_events
-from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.recompiles import RAISED
-from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import RunChange
 from graphdoctor.wording import names
 
@@ -245,17 +241,6 @@ def _mark_dynamic(sizes: Sequence[GuardChange]) -> Candidate:
             f"torch._dynamo.mark_dynamic({expression(source)}, {dim})" for source, dim in marks
         ),
     )
-
-
-def regional_options(observed: Observed, selection: Selection) -> Options | None:
-    """List what can be tried for modules that repeat in one graph; None if none do."""
-    for finding in observed.diagnosis.findings:
-        if finding.code == REPEATED_BLOCKS and selection.keeps(finding):
-            (suggested,) = finding.fixes
-            fix = call_fix("", suggested.title, RunChange(regional=True), snippet=suggested.snippet)
-            shared = values_of(suggested, "is_safe", "place")
-            return Options(finding, (replace(fix, targets=(finding.fingerprint,), **shared),))
-    return None
 
 
 CAPTURING = frozenset({"capture_dynamic_output_shape_ops", "capture_scalar_outputs"})

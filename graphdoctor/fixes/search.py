@@ -50,9 +50,8 @@ from graphdoctor.fixes.patch import (
     compatible,
     with_fixes,
 )
-from graphdoctor.fixes.regional import judge_regional
 from graphdoctor.fixes.results import OwnFiles, result_of
-from graphdoctor.fixes.run_changes import CAPTURING, fullgraph_fix, regional_options
+from graphdoctor.fixes.run_changes import CAPTURING, fullgraph_fix
 from graphdoctor.fixes.trials import INDUCTOR, State, Trial, Trials, added, holds
 from graphdoctor.fixes.user_backend import Check, UserBackend
 from graphdoctor.fixes.verdicts import (
@@ -143,7 +142,6 @@ class _Search:
         self._log, self._backend = TrialLog(trials), UserBackend(trials)
         self._whole_runs = WholeRuns(trials)
         self._untouched = self._best = State(Program(), trials.observe(recording))
-        self._repeated = regional_options(self._untouched.observed, options.selection)
         self._round = 0
         self._grade: Grade = "contained"
         """The last grade of fixes to try."""
@@ -159,7 +157,7 @@ class _Search:
 
     def run(self, check: CheckEdits | None) -> SearchResult:
         """Search."""
-        if not (offered := self._offered(self._untouched)) and self._repeated is None:
+        if not (offered := self._offered(self._untouched)):
             return self._treated()
         if self._recording.exit.reason != "finished":
             self._trials.notes.append(because("unfinished"))
@@ -167,7 +165,7 @@ class _Search:
         if not self._options.is_tried:
             return self._suggested(offered, "not_requested")
         opened = self._open(offered, self._untouched)
-        if not opened and self._repeated is None:
+        if not opened:
             return self._treated()
         if check is not None:
             check(self._files.writable([fix for options in opened for fix in options.fixes]))
@@ -183,8 +181,6 @@ class _Search:
             return self._suggested(offered, "not_repeatable")
         self._keep_what_holds()
         self._contain()
-        if self._repeated is not None:
-            self._compile_regions(self._repeated)
         if self._is_timed and self._best.applied:
             self._time(self._best)
         if self._best.applied:
@@ -652,8 +648,7 @@ class _Search:
         """
         base, edits = self._untouched, list[Candidate]()
         opened = (options for offer in offered for options in self._open([offer], base))
-        repeated = [] if self._repeated is None else [self._repeated]
-        for options in chain(opened, repeated):
+        for options in opened:
             for fix in options.fixes:
                 self._log.note_untried(options.finding, fix, base, 1, cause)
             edits += [fix for fix in options.fixes if fix.edits][:1]
@@ -669,28 +664,10 @@ class _Search:
             self._backend,
             self._untouched,
             self._best,
-            repeated=self._repeated,
             whole=self._fullgraph,
         )
 
-    # What isn't searched: modules that repeat, and a patch in place of fixes.
-
-    def _compile_regions(self, options: Options) -> None:
-        """Compile each of the modules that repeat by itself, if that takes less time."""
-        best, number, (fix,) = self._best, self._round + 1, options.fixes
-        [trial] = self._trials.run_each(best, [[fix]])
-        judged, cold = judge_regional(
-            trial, self._trials, self._backend, is_timed=self._options.is_timed
-        )
-        self._log.note(options.finding, fix, trial, number, judged, cold)
-        place = self._log.shown_place(options.finding, best.program)
-        pairs = ((place, judged.verdict),)
-        self._trials.report(
-            DecidedTrial(trial.number, fix.title, pairs, grade=fix.grade, kind=fix.kind)
-        )
-        if judged.verdict == "verified":
-            # Less of it is in graphs, on purpose.
-            self._best = best.joined([fix], trial.observed, mended_count=1, is_outweighed=True)
+    # What isn't searched: a patch in place of fixes.
 
     def run_patch(self, patch: Patch) -> SearchResult:
         """Try a patch that somebody wrote."""

@@ -70,7 +70,6 @@ class State:
     observed: Observed
     applied: tuple[tuple[Candidate, Program], ...] = ()
     mended_count: int = 0
-    is_outweighed: bool = False
 
     @property
     def fixes(self) -> list[Candidate]:
@@ -80,9 +79,7 @@ class State:
     @property
     def score(self) -> Score:
         """Rank the program."""
-        return score(
-            self.observed.measures, mended_count=self.mended_count, is_outweighed=self.is_outweighed
-        )
+        return score(self.observed.measures, mended_count=self.mended_count)
 
     def beats(self, other: State) -> bool:
         """Tell if it ranks higher.
@@ -103,12 +100,7 @@ class State:
         return any(fix.drops_output for fix in self.fixes)
 
     def joined(
-        self,
-        fixes: Sequence[Candidate],
-        observed: Observed,
-        *,
-        mended_count: int = 0,
-        is_outweighed: bool = False,
+        self, fixes: Sequence[Candidate], observed: Observed, *, mended_count: int = 0
     ) -> State:
         """Add fixes, and what the replay of that program showed."""
         return State(
@@ -116,7 +108,6 @@ class State:
             observed,
             (*self.applied, *((fix, self.program) for fix in fixes)),
             self.mended_count + mended_count,
-            self.is_outweighed or is_outweighed,
         )
 
     def without(self, fix: Candidate) -> State | None:

@@ -33,9 +33,6 @@ RECOMPILE_LIMIT = "GD201"
 CUDA_GRAPHS = "GD504"
 """Graphs that torch doesn't record as CUDA graphs."""
 
-REPEATED_BLOCKS = "GD401"
-"""Modules that repeat in one graph; about the time of compiling, which counts don't show."""
-
 _COVERAGE_NOISE = 0.005
 
 _DECIDED: frozenset[Verdict] = frozenset({"failed", "changes results", "makes it worse"})
@@ -404,12 +401,11 @@ Score = tuple[int, int, int, int, int, int, int]
 was mended, then the other counts."""
 
 
-def score(measures: Counts, *, mended_count: int = 0, is_outweighed: bool = False) -> Score:
+def score(measures: Counts, *, mended_count: int = 0) -> Score:
     """Score a program."""
-    coverage = 1.0 if is_outweighed else measures.coverage or 0.0
     return (
         measures.frames_over_limit,
-        round(100 * (1 - coverage)),
+        round(100 * (1 - (measures.coverage or 0.0))),
         measures.skipped_frames,
         -mended_count,
         measures.break_sites,

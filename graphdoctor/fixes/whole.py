@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
@@ -66,8 +65,7 @@ class WholeRuns:
         if program not in self._observed:
             self._trials.on_phase("asking torch for one graph")
             name = f"{_NAME}-{digest_of(program)}"
-            change = replace(program.change, regional=False)
-            asked = Program(program.content, change.joined(RunChange(settings=(_ENOUGH,))))
+            asked = program.changed(RunChange(settings=(_ENOUGH,)))
             recording = self._trials.replays.replay(
                 asked, name, backend=EAGER, spec={"fullgraph": True, "regional": False}
             )

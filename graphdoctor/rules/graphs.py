@@ -62,7 +62,7 @@ class RepeatedBlocksInOneGraph(RecordingRule, code="GD401", severity="info"):
     Compiling takes as long as the graph is large. If each layer is compiled by itself (regional
     compilation), torch compiles one and runs it for all, so that compiling takes a fraction of the
     time at every start. What is around the layers then runs eagerly, and nothing is fused across
-    layers: `graphdoctor fix` finds out whether they share, and measures whether it pays.
+    layers: `graphdoctor cure --cold` measures whether it pays.
 
     ## Example
     ```python

@@ -32,7 +32,6 @@ class RunChange:
     settings: tuple[Setting, ...] = ()
     setup: tuple[str, ...] = ()
     dynamic: bool | None = None
-    regional: bool = False
     fullgraph: bool = False
     marks: tuple[tuple[str, int], ...] = ()
     tensors: tuple[str, ...] = ()
@@ -75,10 +74,10 @@ class RunChange:
         )
 
     def plan(self) -> dict[str, object]:
-        """Write its part of the request's ``trial``; ``dynamic``, ``regional``,
-        ``fullgraph`` and ``config`` are in the request itself.
+        """Write its part of the request's ``trial``; ``dynamic``, ``fullgraph``
+        and ``config`` are in the request itself.
         """
-        elsewhere = ("settings", "dynamic", "regional", "fullgraph")
+        elsewhere = ("settings", "dynamic", "fullgraph")
         plan = {name: value for name, value in asdict(self).items() if name not in elsewhere}
         return plan | {"setup": "\n".join(self.lines) or None}
 

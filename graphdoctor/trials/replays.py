@@ -115,7 +115,6 @@ class Replays:
         spec: Mapping[str, object] = {},
         measured: Measured | None = None,
         is_counted: bool = True,
-        is_cold: bool = False,
         attacks: str | None = None,
         redraws: bool = False,
         locate_s: float | None = None,
@@ -150,8 +149,6 @@ class Replays:
             plan["locate"] = {"limit_s": locate_s, "what": located}
         if not is_counted:
             plan |= self._compiled_plan(program, backend)
-        if is_cold:
-            plan["compiled"] = str(folder / _COMPILED)
         if rounding is not None:
             plan |= {
                 "float64": self._results_of(rounding.float64),
@@ -163,11 +160,7 @@ class Replays:
         if name in self._kept and _was_run(request, program, folder):
             return read_recording(folder)
         self._begin(program, folder)
-        try:
-            self._record(request, folder)
-        finally:
-            if is_cold:
-                shutil.rmtree(folder / _COMPILED, ignore_errors=True)
+        self._record(request, folder)
         return read_recording(folder)
 
     def serve(
@@ -302,7 +295,6 @@ class Replays:
         change, spec = program.change, self._request.spec
         changes: dict[str, Any] = {
             "dynamic": spec.dynamic if change.dynamic is None else change.dynamic,
-            "regional": spec.regional or change.regional,
             "fullgraph": spec.fullgraph or change.fullgraph,
         }
         if backend not in (None, spec.backend):

@@ -282,8 +282,6 @@ def outcome(treatment: Treatment, target: TargetInfo) -> str:
         and words.UNKNOWN not in (was, now)
         and label not in ("compiles", "causes of recompiles")
     ]
-    if (cold := treatment.cold_compile) is not None:
-        changes.append(f"{cold.before_s:.1f} → {cold.after_s:.1f} s of compiling")
     speed = _speed(treatment, target)
     losses = [loss_text(fix) for fix in treatment.applied if fix.verdict == LOSSY]
     lost = f"; {listed(list(dict.fromkeys(losses)))}" if losses else ""

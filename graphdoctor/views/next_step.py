@@ -282,7 +282,7 @@ def explained(codes: Iterable[str]) -> str | None:
 
 
 def _is_broken(findings: Iterable[Finding]) -> bool:
-    return any(finding.is_treatable and not finding.code.startswith("GD4") for finding in findings)
+    return any(finding.is_treatable for finding in findings)
 
 
 def write_command(treatment: Treatment, target: TargetInfo) -> str | None:

@@ -477,10 +477,6 @@ def count_changes(before: Counts, after: Counts) -> Iterator[tuple[str, str, str
 
 def time_changes(treatment: Treatment) -> Iterator[tuple[str, str, str, str]]:
     """Yield the times that they change together: label, before, after, and by how much."""
-    if (cold := treatment.cold_compile) is not None:
-        before, after = f"{cold.before_s:.1f} s", f"{cold.after_s:.1f} s"
-        change = ONE_RUN_EACH if before != after else ""
-        yield f"compiling, {cold.backend}", before, after, change
     for timed in treatment.times:
         label, change = f"steady call, {timed.backend}", measured_speed(timed)
         yield label, duration(timed.before_us), duration(timed.after_us), change

@@ -235,13 +235,7 @@ def with_other_results(project: Project) -> None:
     file.write_text(file.read_text().replace("= 2", "= 3"))
 
 
-def with_another_diff(project: Project) -> None:
-    project.keep(diff="--- a/model.py\n+++ b/model.py\n@@ -1 +1 @@\n-1\n+2\n")
-
-
-@pytest.mark.parametrize(
-    "keep", [of_another_file, by_another_interpreter, with_other_results, with_another_diff]
-)
+@pytest.mark.parametrize("keep", [of_another_file, by_another_interpreter, with_other_results])
 def test_what_is_not_what_was_kept_is_refused(project, keep):
     change = keep(project)
     assert project.outdated() == change

@@ -8,7 +8,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import (
-    ColdCompile,
     LeftFinding,
     PairedTime,
     Reason,
@@ -104,7 +103,6 @@ def dropped(kind: ResultKind) -> Reason:
 
 
 UNSAFE = {"untried_cause": "unsafe"}
-COLD = ColdCompile(backend="inductor", before_s=133.72, after_s=50.31)
 INTERRUPTED = {"is_interrupted": True}
 UNCLEAR = ((0.9, 0.8, 1.01), (1.02, 1.0, 1.04), (0.999, 0.998, 0.9995))
 OUTCOMES: dict[str, tuple[Treatment, str]] = {
@@ -125,9 +123,6 @@ OUTCOMES: dict[str, tuple[Treatment, str]] = {
     "no count changed": (treated(), "eager"),
     "CUDA graphs": (recording_graphs(), "eager"),
     "CUDA graphs that were unknown before": (treated(cuda_graphs=1), "eager"),
-    "what compiling takes": (
-        treated(coverage=0.45, times=(FASTER,)).replace(cold_compile=COLD), "inductor"
-    ),
     "interrupted": (treated(graphs=3).replace(**INTERRUPTED), "eager"),
     # Nothing was applied, which isn't called a failure.
     "interrupted before": (nothing({"verdict": "verified"}, left=False).replace(**INTERRUPTED), "eager"),
@@ -151,7 +146,6 @@ def test_what_changed_is_named_and_nothing_that_was_not_measured(
     }
     assert told == snapshot
     assert "CUDA graphs, 0, 1" in shown(recording_graphs())
-    assert "compiling, inductor, 133.7 s, 50.3 s" in shown(OUTCOMES["what compiling takes"][0])
 
 
 @for_each(

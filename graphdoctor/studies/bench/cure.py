@@ -35,7 +35,6 @@ from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.kept import try_fixes
 from graphdoctor.fixes.patch import FileChange, SearchOptions, SearchResult
-from graphdoctor.fixes.verdicts import REPEATED_BLOCKS
 from graphdoctor.probe.wire import CURE_FILE
 from graphdoctor.studies.bench.looks import Look, reasons
 from graphdoctor.studies.bench.rounds import judged, speedup
@@ -82,11 +81,8 @@ def cure(
         KeyboardInterrupt: It was interrupted before there was anything to report.
     """
     began, base = time.monotonic(), request.spec
-    # Compiling each block by itself is a candidate of its own, and what fixes do to the call's time
-    # is measured beside everything else.
-    selection = replace(options.selection, ignore=(*options.selection.ignore, REPEATED_BLOCKS))
-    # What the best program computes is compared here.
-    options = replace(options, selection=selection, timing="none", is_checked=False)
+    # What the best program computes, and how long it takes, is compared here.
+    options = replace(options, timing="none", is_checked=False)
     treated: SearchResult | None = None
 
     def candidates() -> Iterator[tuple[VariantSpec, Program | None]]:

@@ -1,7 +1,7 @@
 """Whether a run would find everything as an earlier one did: files, folders with modules,
 variables, the interpreter.
 
-Only what can be compared counts as the same: a file is if its times and size are, or its content.
+Only what can be compared counts as the same: a file is if its content is, or its times and size.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from graphdoctor import version
 from graphdoctor.probe.wire import READS_FILE, REQUEST_FILE
@@ -48,89 +48,69 @@ class Change:
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """The state of everything that runs read; None by path where nothing is.
+Surroundings = Mapping[str, str | None]
+"""The state of everything that runs read, by kind and name, such as ``file /project/model.py``;
+None where there was nothing. What can't be known has a state that nothing has again."""
 
-    Of files: size, times in ns and, if small and not installed, SHA-256; of folders: a digest of
-    modules' names.
-    """
-
-    folder: str
-    interpreter: str
-    files: dict[str, list[Any] | None]
-    modules: dict[str, str | None]
-    variables: dict[str, str | None]
+_UNKNOWN = "unknown"
 
 
 def surroundings_of(
     recording: Path, replays: Iterable[Path], *, interpreter: str
-) -> Surroundings | Change:
-    """Collect what a run and its replays found, or say why that can't be known."""
+) -> dict[str, str | None]:
+    """Collect what a run and its replays found."""
     since_ns = (recording / REQUEST_FILE).stat().st_mtime_ns
-    # Our own code makes the verdicts.
-    files = {str(path) for path in Path(version.__file__).parent.rglob("*.py")}
-    files.add(os.path.realpath(shutil.which(interpreter) or interpreter))
     if (first := reads_of(recording)) is None:
-        return Change("reads")
+        return {"reads ": _UNKNOWN}
     # Without what it read, a replay ended early, and verified nothing.
     runs = [first, *filter(None, map(reads_of, replays))]
-    read = {name: {item for run in runs for item in run[name]} for name in first}
-    if unseen := [kind for run in runs for kind in run["unseen"]]:
-        return Change(unseen[0])
-    missing, folders, installed = read["missing"], read["search_path"], read["prefix"]
-    files |= read["files"]
-    files.update(str(path) for prefix in installed for path in Path(prefix).glob("pyvenv.cfg"))
-    recording_folder = f"{os.path.realpath(recording)}/"
-    below = tuple(f"{prefix}/lib/" for prefix in installed)
-    files = _outside(files, recording_folder)
-    folders.update(
+    read = {name: {str(item) for run in runs for item in run[name]} for name in first}
+    states: dict[str, str | None] = {f"{kind} ": _UNKNOWN for kind in sorted(read["unseen"])}
+    states |= {f"folder {Path.cwd()}": "", f"interpreter {interpreter}": ""}
+    below = tuple(f"{prefix}/lib/" for prefix in read["prefix"])
+    # Our own code makes the verdicts.
+    files = read["files"] | {str(path) for path in Path(version.__file__).parent.rglob("*.py")}
+    files.add(os.path.realpath(shutil.which(interpreter) or interpreter))
+    files.update(str(path) for prefix in read["prefix"] for path in Path(prefix).glob("pyvenv.cfg"))
+    files = _outside(files, recording)
+    folders = read["search_path"] | {
         str(Path(file).parent)
         for file in files
         if file.endswith(".py") and not file.startswith(below)
-    )
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            files.update(str(path) for path in Path(folder).glob("*.pth"))
-    states: dict[str, list[Any] | None] = dict.fromkeys(
-        sorted(_outside(missing - files, recording_folder))
-    )
+    }
+    files.update(str(path) for folder in folders for path in _paths_of(folder))
+    missing = _outside(read["missing"] - files, recording)
+    states |= {f"file {file}": None for file in sorted(missing)}
     for file in sorted(files):
-        state = _state(file, is_hashed=not file.startswith(below))
         # Not older than the run: some of the replays may have read something else.
-        if state is None or max(state[1:3]) >= since_ns:
-            return Change("file", file)
-        states[file] = state
-    return Surroundings(
-        folder=str(Path.cwd()),
-        interpreter=interpreter,
-        files=states,
-        modules={folder: _modules(folder) for folder in sorted(folders)},
-        variables=_variables(),
-    )
+        state = _file_state(file, is_hashed=not file.startswith(below))
+        is_sure = state is not None and _is_older(file, since_ns)
+        states[f"file {file}"] = state if is_sure else _UNKNOWN
+    states |= {f"modules {folder}": _modules(folder) for folder in sorted(folders)}
+    return states | {f"variable {name}": keyed_digest(os.environ[name]) for name in _variables()}
 
 
 def first_change(before: Surroundings, *, interpreter: str) -> Change | None:
     """Find what a run would find otherwise now; None for nothing."""
-    if str(Path.cwd()) != before.folder:
-        return Change("folder", before.folder)
-    if interpreter != before.interpreter:
-        return Change("interpreter", before.interpreter)
-    for file, state in before.files.items():
-        if not _is_same(file, state):
-            return Change("file", file)
-    for folder, names in before.modules.items():
-        if _modules(folder) != names:
-            return Change("modules", folder)
-    now = _variables()
-    for name in sorted({*now, *before.variables}):
-        if now.get(name) is None or now.get(name) != before.variables.get(name):
-            return Change("variable", name)
+    new = (f"variable {name}" for name in _variables())
+    for item in dict.fromkeys((*before, *new)):
+        kind, _, name = item.partition(" ")
+        was = before.get(item)
+        now: str | None = None
+        match kind:
+            case "folder":
+                now = "" if name == str(Path.cwd()) else None
+            case "interpreter":
+                now = "" if name == interpreter else None
+            case "file":
+                now = _file_state(name, is_hashed=was is None or " " not in was)
+            case "modules":
+                now = _modules(name)
+            case "variable" if name in os.environ:
+                now = keyed_digest(os.environ[name])
+        if now != was or (kind == "variable" and now is None):
+            return Change(cast("ChangeKind", kind), name)
     return None
-
-
-def _outside(files: set[str], folder: str) -> set[str]:
-    return {file for file in files if not os.path.realpath(file).startswith(folder)}
 
 
 def reads_of(run: Path) -> dict[str, Any] | None:
@@ -142,45 +122,55 @@ def reads_of(run: Path) -> dict[str, Any] | None:
     return reads if isinstance(reads, dict) else None
 
 
-def _state(file: str, *, is_hashed: bool) -> list[Any] | None:
+def _outside(files: Iterable[str], folder: Path) -> set[str]:
+    inside = f"{os.path.realpath(folder)}/"
+    return {file for file in files if not os.path.realpath(file).startswith(inside)}
+
+
+def _paths_of(folder: str) -> list[Path]:
+    """List what adds to the search path of Python there."""
+    try:
+        return list(Path(folder).glob("*.pth"))
+    except OSError:
+        return []
+
+
+def _file_state(file: str, *, is_hashed: bool) -> str | None:
+    """Digest a small file, or name its size and times in ns; None if there is none.
+
+    Times don't count where content does: git writes the same content again when it goes to another
+    branch and back, and a file system with coarse times may not tell two contents apart.
+    """
     try:
         status = Path(file).stat()
-        small = is_hashed and status.st_size <= _MAX_HASHED_BYTES
-        digest = hashlib.sha256(Path(file).read_bytes()).hexdigest() if small else None
+        if is_hashed and status.st_size <= _MAX_HASHED_BYTES:
+            return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError:
         return None
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, digest]
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
-def _is_same(file: str, before: list[Any] | None) -> bool:
-    now = _state(file, is_hashed=False)
-    if now is None or before is None:
-        return now is before
-    if before[3] is None:
-        return now[:3] == before[:3]
-    # Times don't count: git writes the same content again when it goes to another branch and back,
-    # and a file system with coarse times may not tell two contents apart.
-    again = _state(file, is_hashed=True)
-    return again is not None and again[3] == before[3]
+def _is_older(file: str, since_ns: int) -> bool:
+    with contextlib.suppress(OSError):
+        status = Path(file).stat()
+        return max(status.st_mtime_ns, status.st_ctime_ns) < since_ns
+    return False
 
 
 def _modules(folder: str) -> str | None:
+    """Digest the names of the modules in a folder."""
     try:
         with os.scandir(folder) as entries:
-            modules = (
-                entry for entry in entries if entry.name.endswith(_IMPORTED) or entry.is_dir()
-            )
             names = sorted(
-                entry.name for entry in modules if not entry.name.startswith((".", "__pycache__"))
+                entry.name
+                for entry in entries
+                if (entry.name.endswith(_IMPORTED) or entry.is_dir())
+                and not entry.name.startswith((".", "__pycache__"))
             )
     except OSError:
         return "file" if Path(folder).is_file() else None
     return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def _variables() -> dict[str, str | None]:
-    return {
-        name: keyed_digest(value)
-        for name, value in os.environ.items()
-        if name not in _SHELL_VARIABLES
-    }
+def _variables() -> Iterator[str]:
+    return (name for name in os.environ if name not in _SHELL_VARIABLES)
