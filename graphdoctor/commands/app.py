@@ -30,7 +30,7 @@ _HEADINGS = {
     """,
     "Trials": """
         --try --unsafe-fixes --apply --diff --again --what-if --vary --run --budget
-        --other-python --jobs --timing --no-timing --trial-timeout --trial-memory
+        --other-python --jobs --no-timing --trial-timeout --trial-memory
     """,
     "Reading logs": "--on",
     "Execution": "--cpus --gpus --memory --retries",
@@ -55,7 +55,7 @@ command."""
 _NAMES_OF_SELDOM = """
     --batch --export --calls --train --no-grad --seed --device --dtype --python --own --timeout
     --exclude --shard --resume --only --dynamic --fullgraph --option --regional --config --coverage
-    --sweep --check-results --thorough --pages --again --vary --jobs --timing --no-timing
+    --sweep --check-results --thorough --pages --again --vary --jobs --no-timing
     --trial-timeout --trial-memory --on --cpus --gpus --memory --retries --no-baseline --allow-empty
     --own-code --select --ignore --stages --stage --graph --compile --with-trials --drop --open
     --other-python --force --source --stdout --recordings --quiet --color

@@ -78,7 +78,7 @@ def explain(
         ),
         target=target,
     )
-    asked = trials_of(trials, flags, selection, is_unsafe_tried=True)
+    asked = trials_of(trials, selection, is_unsafe_tried=True)
     import_meanwhile("graphdoctor.fixes.options")
     with recording_of(request, settings, common, is_warm=is_tried or is_benched) as (
         recorded,

@@ -85,7 +85,7 @@ def fix(
     settings, output = begin(FIXES, common, flags, is_applied=is_applied)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    asked = trials_of(trials, flags, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
+    asked = trials_of(trials, selection, is_unsafe_tried=is_unsafe_tried, is_tried=is_tried)
     python = interpreter(common.python)
     before = (
         None
@@ -220,6 +220,7 @@ def _said_before(before: KeptFixes | UnfinishedFixes | OutdatedFixes) -> str:
 
 def _flags(fields: str) -> str:
     flag_names = {
+        "is_timed": "no-timing",
         "is_unsafe_tried": "unsafe-fixes",
         "is_own_code_only": "own-code",
         "inputs": "input",

@@ -21,7 +21,7 @@ import typer
 
 from graphdoctor.commands.terminal import Color
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.spec import STAGES, RunOption, RunSpec, Timing, option, options_of
+from graphdoctor.facts.spec import STAGES, RunOption, RunSpec, option, options_of
 from graphdoctor.views.formats import either
 
 if TYPE_CHECKING:
@@ -264,11 +264,9 @@ class TrialOptions:
         metavar="N",
         least=1,
     )
-    timing: Timing = option(
-        "final",
-        "What to time (also under inductor): all fixes that work together, each fix, or nothing.",
+    no_timing: bool = option(
+        False, "Don't time the program with the fixes that work, also under inductor."
     )
-    no_timing: bool = option(False, "Time nothing: --timing none.")
     trial_timeout: float | None = option(
         None,
         "Stop a trial after this many seconds. By default, six times what the program takes, at"

@@ -16,7 +16,6 @@ from graphdoctor.commands.options import Given, OutputOptions, ProcessOptions, T
 from graphdoctor.commands.output import Output, choose_output
 from graphdoctor.commands.settings import Project, Settings, unknown_variables
 from graphdoctor.commands.terminal import EXIT_INTERRUPTED, Progress, complain, say, warn
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Diagnosis, Result
 from graphdoctor.facts.recording import Recording
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -141,24 +140,16 @@ def import_meanwhile(*modules: str) -> None:
 
 
 def trials_of(
-    asked: TrialOptions,
-    flags: Given,
-    selection: Selection,
-    *,
-    is_unsafe_tried: bool,
-    is_tried: bool = True,
+    asked: TrialOptions, selection: Selection, *, is_unsafe_tried: bool, is_tried: bool = True
 ) -> SearchOptions:
     """Return how fixes are tried, from the command line."""
     from graphdoctor.fixes.patch import SearchOptions
-
-    if asked.no_timing and "timing" in flags and asked.timing != "none":
-        raise GraphDoctorError(f"--timing {asked.timing} and --no-timing contradict each other.")
 
     return SearchOptions(
         selection,
         is_unsafe_tried=is_unsafe_tried,
         is_tried=is_tried,
-        timing="none" if asked.no_timing else asked.timing,
+        is_timed=not asked.no_timing,
         jobs=asked.jobs,
         timeout_s=asked.trial_timeout,
         memory_bytes=None if asked.trial_memory is None else int(asked.trial_memory * 2**30),

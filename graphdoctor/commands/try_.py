@@ -66,7 +66,7 @@ def try_(
         check(tried.changes, force=common.force)
     selection = common.selection(settings)
     request = Request.of(spec, Measured(coverage=True, reads=True), target=target)
-    options = trials_of(trials, flags, selection, is_unsafe_tried=is_unsafe_tried)
+    options = trials_of(trials, selection, is_unsafe_tried=is_unsafe_tried)
     with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         treated = try_fixes(request, recorded.folder, options, setup, patch=tried)
     result = diagnose_recording(recorded.folder, selection, output.needs)

@@ -65,13 +65,12 @@ class Cost(Fact):
     call_us: float | None = None
     """Microseconds of a steady call; below 0 if the call is slower without the finding. None if
     unknown."""
-    call_from: Literal["fix", "gap", "host_gap", "profile"] | None = None
-    """Way of measuring it. ``fix``: the call without a verified fix minus the call with it, timed
-    in turns; ``gap``: from the end of the graph that the break ends to the start of the next one,
-    or the whole call if it runs no graph; ``host_gap``: the same in a run on an accelerator such as
-    CUDA, where it is the host's time alone: neither the device's time nor what is lost because
-    operations aren't fused is in it. Only a verified fix measures these; ``profile``: by
-    torch.profiler, in a process of its own."""
+    call_from: Literal["gap", "host_gap", "profile"] | None = None
+    """Way of measuring it. ``gap``: from the end of the graph that the break ends to the start of
+    the next one, or the whole call if it runs no graph; ``host_gap``: the same in a run on an
+    accelerator such as CUDA, where it is the host's time alone: neither the device's time nor what
+    is lost because operations aren't fused is in it; ``profile``: by torch.profiler, in a process
+    of its own."""
     share: float | None = None
     """``call_us`` divided by the time of the steady call."""
     compile_s: float | None = None

@@ -12,7 +12,6 @@ from . import shared
 from .base import Fact
 from .counts import Counts
 from .run import Setting
-from .spec import Timing
 from .trials import Attacked, Comparison, Difference
 
 FixKind = Literal["code", "config", "call"]
@@ -202,7 +201,6 @@ ReasonKind = Literal[
     "never_steady",
     "too_short",
     "probe_ended",
-    "few_timed",
     "bounded",
     "interrupted",
     "unfinished",
@@ -331,8 +329,6 @@ class TriedFix(Fix, TrialOutcome):
     """True if it was tried on the unmodified program, without other fixes."""
     before: Counts | None = None
     """Counts of the program that it was tried on; None if not tried."""
-    times: tuple[PairedTime, ...] = ()
-    """Steady calls with and without it; empty if not timed."""
     backend: str | None = None
     """The backend that its trial compiled with, or under which the verdict showed; None if not
     tried, and in recordings of 0.1."""
@@ -366,8 +362,8 @@ class TrialChoices(Fact):
     """True if findings in installed packages were left out."""
     is_unsafe_tried: bool
     """True if fixes that may change results for other inputs were tried too."""
-    timing: Timing
-    """Timed programs: the program with all verified fixes, each fix too, or nothing."""
+    is_timed: bool = True
+    """True if the program with all verified fixes was timed."""
 
 
 class TriedPatch(TrialOutcome):

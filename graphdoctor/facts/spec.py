@@ -34,10 +34,6 @@ DTYPES: Mapping[str, str] = {
 """The dtypes that a run can have, torch's name by its abbreviation."""
 
 
-Timing = Literal["final", "each", "none"]
-"""Timing of the fixes that work. ``final``: the program with all of them; single ones only where a
-verdict depends on it. ``each``: each of them, too. ``none``: nothing."""
-
 FailOn = Literal["error", "warning", "info", "never"]
 """The lowest severity of what is new or worse that fails; ``never``: only budgets fail."""
 

@@ -14,7 +14,6 @@ from graphdoctor.facts.fixes import (
     VERIFIED,
     WORKING,
     LeftFinding,
-    PairedTime,
     TriedFix,
     UntriedCause,
     Verdict,
@@ -198,16 +197,14 @@ class TrialLog:
                 backend = backend or entry.tried.backend
                 entry.update(verdict=verdict, reasons=reasons, backend=backend)
 
-    def add_times(self, fix: Candidate, times: tuple[PairedTime, ...]) -> None:
-        """Note the times of an applied fix."""
-        for entry in self._applied([fix]):
-            entry.update(times=times)
-
     # What the trials of applied fixes showed.
 
-    def is_step(self, fix: Candidate) -> bool:
-        """Tell if a fix is only good together with later ones."""
-        return any(entry.instead and entry.fix is fix for entry in self._entries)
+    def complete(self, fixes: Sequence[Candidate], count: int) -> int:
+        """Count so many of some fixes, and those without which the last of them is no good."""
+        steps = [entry.fix for entry in self._entries if entry.instead]
+        while count < len(fixes) and fixes[count - 1] in steps:
+            count += 1
+        return count
 
     def moving(self, fixes: Sequence[Candidate], state: State) -> list[Candidate]:
         """List those of some applied fixes that only moved a break, which a program still has."""

@@ -30,7 +30,6 @@ from graphdoctor.facts.fixes import (
     TrialChoices,
     TriedFix,
 )
-from graphdoctor.facts.spec import Timing
 from graphdoctor.facts.stack import parsed, relative
 from graphdoctor.fixes.grades import grade_of
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -373,7 +372,7 @@ class SearchOptions:
     selection: Selection
     is_unsafe_tried: bool = True
     is_tried: bool = True
-    timing: Timing = "final"
+    is_timed: bool = True
     jobs: int | None = None
     timeout_s: float | None = None
     memory_bytes: int | None = None
@@ -382,16 +381,11 @@ class SearchOptions:
     is_checked: bool = True
 
     @property
-    def is_timed(self) -> bool:
-        """Check whether anything is timed."""
-        return self.timing != "none"
-
-    @property
     def choices(self) -> TrialChoices:
         """The options that decide which fixes are verified."""
         return TrialChoices(
             **values_of(self.selection, "select", "ignore", "is_own_code_only"),
-            **values_of(self, "is_unsafe_tried", "timing"),
+            **values_of(self, "is_unsafe_tried", "is_timed"),
         )
 
 

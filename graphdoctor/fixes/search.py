@@ -13,10 +13,9 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
@@ -25,7 +24,6 @@ from graphdoctor.facts.fixes import (
     VERIFIED,
     WORKING,
     Grade,
-    PairedTime,
     Reason,
     TriedPatch,
     UntriedCause,
@@ -36,7 +34,6 @@ from graphdoctor.facts.fixes import (
 from graphdoctor.facts.progress import DecidedTrial, OpenFinding
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.facts.recording import Recording
-from graphdoctor.fixes.bisection import first_failing
 from graphdoctor.fixes.log import TrialLog
 from graphdoctor.fixes.options import Sources, options_for, treated_findings
 from graphdoctor.fixes.patch import (
@@ -52,7 +49,7 @@ from graphdoctor.fixes.patch import (
 )
 from graphdoctor.fixes.results import OwnFiles, result_of
 from graphdoctor.fixes.run_changes import CAPTURING, fullgraph_fix
-from graphdoctor.fixes.trials import INDUCTOR, State, Trial, Trials, added, holds
+from graphdoctor.fixes.trials import INDUCTOR, State, Trial, Trials, holds
 from graphdoctor.fixes.user_backend import Check, UserBackend
 from graphdoctor.fixes.verdicts import (
     BREAK,
@@ -74,10 +71,9 @@ from graphdoctor.trials.timing import faster, plainly_slower
 
 _MAX_JOBS = 4
 _MAX_REPLAYS = 100
-_MAX_TIMED = 6
-"""How many fixes are timed one by one; all together are always timed."""
 
 CheckEdits = Callable[[Sequence[FileChange]], None]
+_Why = TypeVar("_Why")
 _Turn = dict[Candidate, list[Options]]
 """Fixes to try at once, each with what is open for the findings that it is for."""
 
@@ -153,13 +149,12 @@ class _Search:
         self._deadline, self._end = math.inf, math.inf
         """When no further trial begins, and when nothing is timed any more."""
         self._is_interruptible = False
-        self._fullgraph: WholeRun | None = None
+        self._whole: WholeRun | None = None
 
     def run(self, check: CheckEdits | None) -> SearchResult:
         """Search."""
-        if not (offered := self._offered(self._untouched)):
-            return self._treated()
-        if self._recording.exit.reason != "finished":
+        offered = self._offered(self._untouched)
+        if offered and self._recording.exit.reason != "finished":
             self._trials.notes.append(because("unfinished"))
             return self._suggested(offered, "unfinished_run")
         if not self._options.is_tried:
@@ -170,7 +165,7 @@ class _Search:
         if check is not None:
             check(self._files.writable([fix for options in opened for fix in options.fixes]))
         self._is_interruptible = True
-        self._report_open(opened, Program())
+        self._report_open(opened, self._untouched)
         if (budget_s := self._options.budget_s) is not None:
             # What comes last runs the program again, under the user's backend and by the clock.
             last_count = self._options.is_timed + (self._trials.backend != EAGER)
@@ -181,21 +176,12 @@ class _Search:
             return self._suggested(offered, "not_repeatable")
         self._keep_what_holds()
         self._contain()
-        if self._is_timed and self._best.applied:
-            self._time(self._best)
         if self._best.applied:
-            self._fullgraph = self._whole_runs.of(self._best, self._log.shown_place)
+            if self._is_timed:
+                self._trials.time(Program(), self._best.program)
+            self._whole = self._whole_runs.of(self._best, self._log.shown_place)
         self._note_untried()
         return self._treated()
-
-    def _report_open(self, opened: Iterable[Options], program: Program) -> None:
-        """Report each finding once, before its first trial."""
-        for finding in [options.finding for options in opened]:
-            place = self._log.shown_place(finding, program)
-            event = OpenFinding(finding.code, finding.message, place)
-            if event not in self._reported:
-                self._reported.add(event)
-                self._trials.report(event)
 
     def interrupted(self) -> SearchResult | None:
         """Return the fixes verified until an interrupt; None if nothing was tried."""
@@ -240,8 +226,12 @@ class _Search:
         while not self._is_exhausted:
             opened = self._open(self._offered(states[-1]), states[-1])
             self._round += bool(opened)
-            self._report_open(opened, states[-1].program)
-            if not opened or (following := self._run_round(states[-1], opened)) is None:
+            self._report_open(opened, states[-1])
+            # Breaks first: a break makes resume functions, and these recompile.
+            breaks = [options for options in opened if options.finding.code.startswith(BREAK)]
+            rest = [options for options in opened if options not in breaks]
+            following = self._run_round(breaks, states[-1]) or self._run_round(rest, states[-1])
+            if following is None:
                 break
             states.append(following)
         at = 0
@@ -258,14 +248,7 @@ class _Search:
         was, now = self._untouched.observed.measures, state.observed.measures
         return not self._log.moving(state.fixes, state) and not breaks_more(was, now)
 
-    def _run_round(self, state: State, opened: Sequence[Options]) -> State | None:
-        # Breaks first: a break makes resume functions, and these recompile.
-        breaks = [options for options in opened if options.finding.code.startswith(BREAK)]
-        rest = [options for options in opened if options not in breaks]
-        states = (self._run_waves(waiting, state) for waiting in (breaks, rest))
-        return next(filter(None, states), None)
-
-    def _run_waves(self, waiting: list[Options], state: State) -> State | None:
+    def _run_round(self, waiting: list[Options], state: State) -> State | None:
         """Try the first fix for each finding, then the next ones for those that it doesn't help,
         beside those that work; if none does, keep those that moved a break.
         """
@@ -289,8 +272,7 @@ class _Search:
                         waiting.append(replace(options, fixes=options.fixes[1:]))
             mended = list(chain.from_iterable(kept.values()))
             waiting = [options for options in waiting if not _is_skipped_at(options, mended)]
-        fitting = compatible(list(kept or steps))
-        chosen = {fix: (kept or steps)[fix] for fix in fitting}
+        chosen = {fix: (kept or steps)[fix] for fix in compatible(list(kept or steps))}
         # Without those that did nothing; no new run if there were none.
         trial = self._hold_together(state, {}, chosen) if chosen else None
         if trial is None:
@@ -298,11 +280,8 @@ class _Search:
         if kept:
             self._log.reopen()
         self._contained |= _contained_in({fix: chosen[fix] for fix in trial.fixes})
-        return state.joined(
-            trial.fixes,
-            trial.observed,
-            mended_count=sum(len(kept.get(fix, ())) for fix in trial.fixes),
-        )
+        mended_count = sum(len(kept.get(fix, ())) for fix in trial.fixes)
+        return state.joined(trial.fixes, trial.observed, mended_count=mended_count)
 
     def _hold_together(
         self, state: State, kept: Iterable[Candidate], turn: Mapping[Candidate, list[Options]]
@@ -311,17 +290,20 @@ class _Search:
         which it does, beside those before it; None if none is left, or time is up.
         """
         fixes = list(turn)
+
+        def examine(counts: Sequence[int]) -> list[tuple[Trial, Judgment] | None]:
+            trials = self._trials.run_each(state, [[*kept, *fixes[:count]] for count in counts])
+            return [(trial, why) if (why := self._objection(trial)) else None for trial in trials]
+
         while fixes:
-            [whole] = self._trials.run_each(state, [[*kept, *fixes]])
-            if (objection := self._objection(whole)) is None:
+            [failing] = examine([len(fixes)])
+            if failing is None:
+                [whole] = self._trials.run_each(state, [[*kept, *fixes]])
                 return whole
             if fixes[1:] and self._is_exhausted:
                 return None
             at, (trial, objection) = first_failing(
-                len(fixes),
-                (whole, objection),
-                partial(self._examine, state, [*kept], fixes),
-                width=self._trials.jobs,
+                len(fixes), failing, examine, width=self._trials.jobs
             )
             blamed = fixes.pop(at)
             if trial.fixes[1:] and objection.reasons:
@@ -329,20 +311,6 @@ class _Search:
                 objection = replace(objection, reasons=reasons)
             self._note(blamed, turn[blamed], [objection] * len(turn[blamed]), trial)
         return None
-
-    def _examine(
-        self,
-        state: State,
-        kept: Sequence[Candidate],
-        fixes: Sequence[Candidate],
-        counts: Sequence[int],
-    ) -> list[tuple[Trial, Judgment] | None]:
-        """Run so many of some fixes beside those that are kept; returns what is to be said against
-        each program.
-        """
-        trials = self._trials.run_each(state, [[*kept, *fixes[:count]] for count in counts])
-        judged = [(trial, self._objection(trial)) for trial in trials]
-        return [None if why is None else (trial, why) for trial, why in judged]
 
     def _objection(self, trial: Trial) -> Judgment | None:
         """Find what is to be said against a program, whatever its findings; None for nothing, and
@@ -357,28 +325,26 @@ class _Search:
     def _judge_all(self, fix: Candidate, opened: Sequence[Options], trial: Trial) -> list[Judgment]:
         """Judge what a fix did to its findings; the log keeps it."""
         judged = [self._trials.judge(options.finding, fix, trial) for options in opened]
-        is_contained = VERIFIED.isdisjoint(judgment.verdict for judgment in judged)
-        for at, judgment in enumerate(judged):
-            if judgment.verdict == "contained" and is_contained and not self._is_containing:
-                # To contain a break is for the end, and for the clock.
-                left = judgment.reasons[0].parts[0]
-                untimed = because("and", left, because("call_untimed"))
-                judged[at] = replace(judgment, verdict="unproven", reasons=(untimed,))
+        if VERIFIED.isdisjoint(judgment.verdict for judgment in judged):
+            judged = [self._untimed(judgment) for judgment in judged]
         self._note(fix, opened, judged, trial)
         return judged
 
-    @property
-    def _is_containing(self) -> bool:
-        return self._grade == GRADES[-1]
+    def _untimed(self, judgment: Judgment) -> Judgment:
+        """Put off what only contains a break: that is for the end, and for the clock."""
+        if judgment.verdict != "contained" or self._grade == GRADES[-1]:
+            return judgment
+        untimed = because("and", judgment.reasons[0].parts[0], because("call_untimed"))
+        return replace(judgment, verdict="unproven", reasons=(untimed,))
 
     def _note(
         self, fix: Candidate, opened: Sequence[Options], judged: Sequence[Judgment], trial: Trial
     ) -> None:
-        findings = [options.finding for options in opened]
-        for finding, judgment in zip(findings, judged, strict=True):
-            self._log.note(finding, fix, trial, self._round, judgment)
-        places = [self._log.shown_place(finding, trial.state.program) for finding in findings]
-        pairs = zip(places, (judgment.verdict for judgment in judged), strict=True)
+        pairs = []
+        for options, judgment in zip(opened, judged, strict=True):
+            self._log.note(options.finding, fix, trial, self._round, judgment)
+            place = self._log.shown_place(options.finding, trial.state.program)
+            pairs.append((place, judgment.verdict))
         backend = self._trials.trial_backend if self._backend.is_another else None
         decided = DecidedTrial(trial.number, fix.title, tuple(pairs), backend, fix.grade, fix.kind)
         self._trials.report(decided)
@@ -387,38 +353,45 @@ class _Search:
 
     def _offered(self, state: State) -> list[Options]:
         # Writing every edit of a program takes seconds, and grade after grade asks for them.
-        if self._offers is not None and self._offers[0] is state.observed:
-            return self._offers[1]
-        trials = self._trials
-        sources = Sources(state.program, trials.root, trials.originals, trials.equal_sizes)
-        offered = options_for(state.observed, sources, self._options.selection)
-        self._offers = state.observed, offered
-        return offered
+        if self._offers is None or self._offers[0] is not state.observed:
+            trials = self._trials
+            sources = Sources(state.program, trials.root, trials.originals, trials.equal_sizes)
+            offered = options_for(state.observed, sources, self._options.selection)
+            self._offers = state.observed, offered
+        return self._offers[1]
 
     def _open(self, offered: Sequence[Options], state: State) -> list[Options]:
         """List what is still to be tried for a program: up to a grade, what loses output after all
         that doesn't.
         """
         opened = []
-        grades = GRADES[: GRADES.index(self._grade) + 1]
         for options in offered:
             is_contained = _function_of(options.finding) in self._contained
-            fixes = [
+            fixes = tuple(
                 fix
                 for fix in options.fixes
-                if fix.grade in grades
+                if GRADES.index(fix.grade) <= GRADES.index(self._grade)
                 and not (fix.grade == GRADES[-1] and is_contained)
                 and not (fix.drops_output and self._grade == GRADES[0])
-            ]
+            )
             fixes = self._log.open(
-                replace(options, fixes=tuple(fixes)),
+                replace(options, fixes=fixes),
                 state,
                 self._round + 1,
                 is_unsafe_tried=self._options.is_unsafe_tried,
             )
             if fixes:
-                opened.append(replace(options, fixes=tuple(fixes)))
+                opened.append(replace(options, fixes=fixes))
         return opened
+
+    def _report_open(self, opened: Iterable[Options], state: State) -> None:
+        """Report each finding once, before its first trial."""
+        for finding in [options.finding for options in opened]:
+            place = self._log.shown_place(finding, state.program)
+            event = OpenFinding(finding.code, finding.message, place)
+            if event not in self._reported:
+                self._reported.add(event)
+                self._trials.report(event)
 
     @property
     def _is_timed(self) -> bool:
@@ -432,14 +405,15 @@ class _Search:
 
     def _note_untried(self) -> None:
         """Name what there was no time for."""
-        opened = self._open(self._offered(self._best), self._best) if self._is_exhausted else []
-        best, is_late = self._best, self._options.is_timed and not self._is_timed
+        best = self._best
+        opened = self._open(self._offered(best), best) if self._is_exhausted else []
+        is_late = self._options.is_timed and not self._is_timed
         is_untimed = is_late and not self._trials.times_of(Program(), best.program)
-        is_cut = bool(opened or (is_untimed and best.applied))
-        self._trials.notes += [because("bounded")] if is_cut else []
+        if opened or (is_untimed and best.applied):
+            self._trials.notes.append(because("bounded"))
         for options in opened:
             for fix in options.fixes:
-                self._log.note_untried(options.finding, fix, self._best, self._round, "budget")
+                self._log.note_untried(options.finding, fix, best, self._round, "budget")
 
     # One graph.
 
@@ -447,7 +421,14 @@ class _Search:
         """Compile the best program with ``fullgraph=True``, which captures what torch breaks at by
         default, also in place of settings that capture it.
         """
-        if (best := self._without_capturing(self._best)) is None:
+        settings = [fix for fix in self._best.fixes if fix.name in CAPTURING]
+        best: State | None = self._best
+        for setting in settings:
+            best = None if best is None else best.without(setting)
+        if settings and best is not None:
+            is_captured = not self._is_exhausted and self._whole_runs.is_captured(best)
+            best = self._trials.run_state(best) if is_captured else None
+        if best is None or best.program.change.fullgraph:
             return
         fix = fullgraph_fix(self._files.with_fullgraph(best.program))
         offered = [
@@ -456,32 +437,15 @@ class _Search:
             if options.finding.code.startswith(BREAK)
         ]
         opened = self._open(offered, best)
-        if not opened or best.program.change.fullgraph or self._is_exhausted:
-            return
-        if not self._whole_runs.is_captured(best):
+        if not opened or self._is_exhausted or not self._whole_runs.is_captured(best):
             return
         self._round += 1
         fix = opened[0].fixes[0]
         [trial] = self._trials.run_each(best, [[fix]])
         judged = self._judge_all(fix, opened, trial)
         if all(judgment.verdict in VERIFIED for judgment in judged):
-            settings = [fix for fix in self._best.fixes if fix not in best.fixes]
             self._log.take_back(settings, "no effect", (because("needless"),))
             self._best = best.joined([fix], trial.observed, mended_count=len(judged))
-
-    def _without_capturing(self, state: State) -> State | None:
-        """Leave out settings that capture what ``fullgraph=True`` captures, too; None if the rest
-        isn't one graph then, or doesn't hold.
-        """
-        fewer: State | None = state
-        for fix in state.fixes:
-            if fewer is not None and fix.name in CAPTURING:
-                fewer = fewer.without(fix)
-        if fewer is None or fewer is state:
-            return fewer
-        if self._is_exhausted or not self._whole_runs.is_captured(fewer):
-            return None
-        return self._trials.run_state(fewer)
 
     # Objections to the best program: each takes fixes back.
 
@@ -539,8 +503,8 @@ class _Search:
 
     def _doubt(self, reasons: Reasons) -> None:
         """Take all fixes back, which prove nothing under the user's backend."""
-        reasons, name = (self._under(reasons),), self._backend.name
-        self._log.take_back(self._best.fixes, "unproven", reasons, backend=name)
+        reasons = (self._under(reasons),)
+        self._log.take_back(self._best.fixes, "unproven", reasons, backend=self._backend.name)
         self._best = self._untouched
 
     def _under(self, reasons: Reasons) -> Reason:
@@ -557,14 +521,17 @@ class _Search:
         """Say if a break came back beside other fixes."""
         best = self._best
         change = self._trials.change(self._untouched, best.observed, best.program)
-        again = (self._log.broken_again(fix, change) for fix in state.fixes)
-        if (found := next(filter(None, again), None)) is None:
-            return None
-        return _Fault("moved", because("breaks_instead", *(finding.site for finding in found)))
+        for fix in state.fixes:
+            if findings := self._log.broken_again(fix, change):
+                sites = (finding.site for finding in findings)
+                return _Fault("moved", because("breaks_instead", *sites))
+        return None
 
     def _slow(self, state: State) -> _Fault | None:
         """Say if the call is plainly longer."""
-        times = self._slower(state) if self._is_timed else None
+        if not self._is_timed:
+            return None
+        times = self._trials.confirmed(Program(), state.program, plainly_slower)
         return None if times is None else _Fault("makes it worse", because("call_with_it", times))
 
     def _take_back(self, objection: Callable[[State], _Fault | None]) -> bool:
@@ -576,8 +543,8 @@ class _Search:
             return False
 
         def examine(counts: Sequence[int]) -> list[_Fault | None]:
-            states = (best.first(self._whole(best, count)) for count in counts)
-            return [objection(state) for state in states]
+            whole_counts = (self._log.complete(best.fixes, count) for count in counts)
+            return [objection(best.first(count)) for count in whole_counts]
 
         at, (verdict, reason, backend) = first_failing(len(best.applied), whole, examine)
         blamed = best.fixes[at]
@@ -590,12 +557,6 @@ class _Search:
         left = [blamed, *self._best.fixes]
         self._log.take_back([fix for fix in best.fixes if fix not in left])
         return True
-
-    def _whole(self, state: State, count: int) -> int:
-        """Count so many fixes, and those without which the last of them is no good."""
-        while count < len(state.applied) and self._log.is_step(state.fixes[count - 1]):
-            count += 1
-        return count
 
     def _contain(self) -> None:
         """Add fixes that contain a break, and what shows beside them, if more is compiled and the
@@ -614,31 +575,12 @@ class _Search:
             reasons = check.reasons
         elif not is_more:
             reasons = (because("nothing_improves"),)
-        elif not self._is_faster(start.program, more.program):
+        elif self._trials.confirmed(start.program, more.program, faster) is None:
             reasons = (because("call_not_faster"),)
         else:
             self._best = more
             return
         self._log.take_back(more.fixes[len(start.applied) :], "no effect", reasons)
-
-    # Time.
-
-    def _is_faster(self, before: Program, after: Program) -> bool:
-        return self._trials.confirmed(before, after, faster) is not None
-
-    def _slower(self, state: State) -> PairedTime | None:
-        return self._trials.confirmed(Program(), state.program, plainly_slower)
-
-    def _time(self, best: State) -> None:
-        """Time the program with all fixes; with each one, too, if that is asked for."""
-        is_each = self._options.timing == "each"
-        self._trials.time(Program(), best.program, is_every=is_each)
-        for number, pair in enumerate(best.applied):
-            if is_each and number < _MAX_TIMED:
-                self._trials.time(*added(*pair), is_every=True)
-            self._log.add_times(pair[0], self._trials.times_of(*added(*pair)))
-        if is_each and len(best.applied) > _MAX_TIMED:
-            self._trials.notes.append(because("few_timed", _MAX_TIMED))
 
     # Results.
 
@@ -647,8 +589,7 @@ class _Search:
         patch.
         """
         base, edits = self._untouched, list[Candidate]()
-        opened = (options for offer in offered for options in self._open([offer], base))
-        for options in opened:
+        for options in self._open(offered, base):
             for fix in options.fixes:
                 self._log.note_untried(options.finding, fix, base, 1, cause)
             edits += [fix for fix in options.fixes if fix.edits][:1]
@@ -664,10 +605,10 @@ class _Search:
             self._backend,
             self._untouched,
             self._best,
-            whole=self._fullgraph,
+            whole=self._whole,
         )
 
-    # What isn't searched: a patch in place of fixes.
+    # A patch in place of fixes.
 
     def run_patch(self, patch: Patch) -> SearchResult:
         """Try a patch that somebody wrote."""
@@ -689,14 +630,17 @@ class _Search:
                 judged = replace(judged, verdict="unproven", reasons=(reason,))
             if judged.verdict in WORKING:
                 self._best = self._untouched.joined([fix], trial.observed)
-                self._fullgraph = self._whole_runs.of(self._best, self._log.shown_place)
-            is_one_graph = self._fullgraph is not None and self._fullgraph.is_one_graph
-            outcome = trial.outcome(judged) | {"is_one_graph": is_one_graph, "grade": fix.grade}
-            before = self._untouched.observed.recording.config
-            now = trial.observed.recording.config
-            if before is not None and now is not None:
-                tried = tried.replace(config=dict(now.items() - before.items()))
-            tried = tried.replace(**outcome, lines_not_run=places)
+                self._whole = self._whole_runs.of(self._best, self._log.shown_place)
+            is_one_graph = self._whole is not None and self._whole.is_one_graph
+            before = self._untouched.observed.recording.config or {}
+            now = trial.observed.recording.config or before
+            tried = tried.replace(
+                **trial.outcome(judged),
+                is_one_graph=is_one_graph,
+                grade=fix.grade,
+                config=dict(now.items() - before.items()) if before else {},
+                lines_not_run=places,
+            )
         result = self._treated()
         diff = self._files.diff(fix.edits)
         treatment = result.treatment.replace(patch=tried, sites=None, diff=diff)
@@ -704,22 +648,53 @@ class _Search:
 
     def _judge_patch(self, trial: Trial) -> Judgment:
         """Judge a patch by counts, then under the user's backend and by the clock."""
-        _, program = trial.programs
+        without_it, program = trial.programs
         judged = trial.change.judge_patch(self._trials.reference)
         if judged.verdict not in VERIFIED and judged.if_faster is None:
             return judged
-        check = self._backend.check(program, drops_output=judged.verdict == LOSSY)
-        if not holds(check.verdict, drops_output=judged.verdict == LOSSY):
+        is_lossy = judged.verdict == LOSSY
+        check = self._backend.check(program, drops_output=is_lossy)
+        if not holds(check.verdict, drops_output=is_lossy):
             return replace(judged, verdict=check.verdict, reasons=(self._under(check.reasons),))
         if not self._options.is_timed:
             return judged
-        times = self._trials.confirmed(*trial.programs, plainly_slower)
+        times = self._trials.confirmed(without_it, program, plainly_slower)
         if times is not None:
             reason = because("call_with_it", times)
             return replace(judged, verdict="makes it worse", reasons=(reason,))
-        if judged.if_faster and self._is_faster(*trial.programs):
+        if judged.if_faster and self._trials.confirmed(without_it, program, faster):
             return replace(judged, verdict=judged.if_faster, reasons=())
         return judged
+
+
+def first_failing(
+    count: int,
+    whole: _Why,
+    examine: Callable[[Sequence[int]], Sequence[_Why | None]],
+    *,
+    width: int = 1,
+) -> tuple[int, _Why]:
+    """Find the first of so many changes with which a program fails, beside all of those before it,
+    and how it does.
+
+    Args:
+        count: How many there are; without any, the program holds.
+        whole: How it fails with all of them.
+        examine: Says how it fails with the first so many changes, for each of a few numbers; None
+            if it holds.
+        width: How many numbers to ask for at once.
+    """
+    held, failing, fault = 0, count, whole
+    while failing - held > 1:
+        parts = width + 1
+        middle = {held + (failing - held) * part // parts for part in range(1, parts)}
+        asked = sorted(middle - {held}) or [held + 1]
+        for number, found in zip(asked, examine(asked), strict=True):
+            if found is not None:
+                failing, fault = number, found
+                break
+            held = number
+    return failing - 1, fault
 
 
 def _works(verdict: Verdict, fix: Candidate) -> bool:

@@ -174,11 +174,6 @@ def digest_of(program: Program) -> str:
     return hashlib.sha256(repr((texts, program.change)).encode()).hexdigest()[:10]
 
 
-def added(fix: Candidate, before: Program) -> tuple[Program, Program]:
-    """Pair a program with itself plus a fix."""
-    return before, with_fixes(before, (fix,))
-
-
 class Trials:
     """Makes trials of one target.
 
@@ -445,16 +440,16 @@ class Trials:
     # Times.
 
     def time(
-        self, before: Program, after: Program, *, is_every: bool = False, is_again: bool = False
+        self, before: Program, after: Program, *, is_again: bool = False
     ) -> tuple[PairedTime, ...]:
         """Time steady calls of two programs under the user's backend and under Inductor: under the
-        one that decides, or the other if it can't be timed there; ``is_every``: under both.
+        one that decides, or the other if it can't be timed there.
         """
         pair, backends = (before, after), list(dict.fromkeys((self.backend, INDUCTOR)))
         if is_again or pair not in self._timed:
             self._timed[pair] = f"time-{next(self._pair_numbers)}", {}
         name, times = self._timed[pair]
-        for backend in backends if is_every else sorted(backends, key=EAGER.__eq__):
+        for backend in sorted(backends, key=EAGER.__eq__):
             if backend not in times:
                 number = next(self._timing_numbers)
                 self.on_phase(f"timing {number} under {backend}")
@@ -466,7 +461,7 @@ class Trials:
                 else:
                     times[backend] = timed
                     self.report(TimedPrograms(number, backend, timed))
-            if times[backend] is not None and not is_every:
+            if times[backend] is not None:
                 break
         return self.times_of(before, after)
 

@@ -40,13 +40,10 @@ class Action:
     def call_us(self) -> float:
         """Cost of its findings in a steady call, in microseconds, as far as known.
 
-        A gap is of one line, whose findings all have it. What a trial of the fix saved is of all
-        its findings together.
+        A gap is of one line, whose findings all have it.
         """
-        costs = [(finding.location.at, finding.cost) for finding in self.findings if finding.cost]
-        saved = (cost.call_us for _, cost in costs if cost.call_from == "fix")
-        gaps = {at: cost.call_us or 0.0 for at, cost in costs}
-        return next((us for us in saved if us is not None), sum(gaps.values()))
+        costs = ((finding.location.at, finding.cost) for finding in self.findings if finding.cost)
+        return sum({at: cost.call_us or 0.0 for at, cost in costs}.values())
 
     @property
     def compile_s(self) -> float:
@@ -221,8 +218,8 @@ def about_text(action: Action) -> str:
 
 
 def per_call_text(action: Action) -> str:
-    """Say what a trial of the fix saved in each call, or what its findings cost there, unless that
-    rounds to nothing; empty if nothing was measured.
+    """Say what its findings cost in each call, unless that rounds to nothing; empty if nothing was
+    measured.
 
     A gap between graphs is what the break costs today, not what a fix saves: it is named as such.
     """
@@ -231,9 +228,7 @@ def per_call_text(action: Action) -> str:
         return ""
     sources = {finding.cost.call_from for finding in action.findings if finding.cost}
     lead = "gaps of "
-    if "fix" in sources:
-        lead = "saves " if action.call_us > 0 else "adds "
-    elif "profile" in sources:
+    if "profile" in sources:
         lead = ""
     elif "host_gap" in sources:
         lead = "host gaps of "

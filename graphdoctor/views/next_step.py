@@ -313,5 +313,4 @@ def _choices(treatment: Treatment) -> list[str]:
 
 
 def _timing(choices: TrialChoices | None) -> list[str]:
-    flags = {"none": ["--no-timing"], "each": ["--timing", "each"]}
-    return [] if choices is None else flags.get(choices.timing, [])
+    return [] if choices is None or choices.is_timed else ["--no-timing"]

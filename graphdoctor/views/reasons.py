@@ -268,7 +268,6 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "never_steady": "the calls never stop compiling",
     "too_short": "the call is too short to time",
     "probe_ended": "the probe ended during timing",
-    "few_timed": "only the first {} fixes are timed one by one",
     "bounded": "time was up: the same command goes on, --budget SECONDS gives it more",
     "interrupted": "interrupted, so some fixes weren't tried",
     "unfinished": "the recorded run didn't finish, so nothing was tried",

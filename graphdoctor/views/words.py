@@ -383,12 +383,7 @@ def cost_text(cost: Cost) -> str:
         share = ""
         if cost.share is not None and abs(cost.share) <= 1:
             share = f" ({percent(abs(cost.share))})"
-        change = "saves" if call_us >= 0 else "adds"
-        said = {
-            "fix": f"fixing it {change} {call} per call{share}, timed with the fix",
-            "host_gap": f"host gap of {call} per call",
-            "profile": f"{call} per call{share}",
-        }
+        said = {"host_gap": f"host gap of {call} per call", "profile": f"{call} per call{share}"}
         pieces.append(said.get(str(cost.call_from), f"{call} per call outside the graphs{share}"))
     if seconds != "0.00":
         pieces.append(f"{seconds} s compiling")

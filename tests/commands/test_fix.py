@@ -303,7 +303,7 @@ def test_dropping_a_read_that_cut_gradients_changes_results(tmp_path, monkeypatc
     treatment = search(
         Request.of(RunSpec(target="model.py")), recording,
         read_recording(recording), root=tmp_path, setup=Setup(python=probe_python()),
-        options=SearchOptions(Selection(), timing="none", jobs=2),
+        options=SearchOptions(Selection(), is_timed=False, jobs=2),
     ).treatment  # fmt: skip
     dropped, kept = treatment.tried
     assert (dropped.verdict, kept.verdict) == ("changes results", "verified")
@@ -380,15 +380,6 @@ def test_times_are_taken_in_turns_under_the_backend_that_decides(tmp_path):
         assert times["turns"] >= 5
         assert times["ratio_low"] <= times["ratio"] <= times["ratio_high"]
         assert times["before_us"] > 0 < times["after_us"]
-    [finding] = [finding for finding in document["findings"] if finding["code"] == "GD105"]
-    cost, times = finding["cost"], treatment["times"][0]
-    if times["ratio_low"] <= 1 <= times["ratio_high"]:
-        assert cost is None, "no difference was measured"
-    else:
-        assert cost["call_from"] == "fix"
-        assert cost["call_us"] == pytest.approx(times["before_us"] - times["after_us"])
-    [applied] = [case for case in treatment["tried"] if case["is_applied"]]
-    assert applied["times"] == treatment["times"]
     # What Inductor compiled for timing is where nothing else finds it, and gone.
     asked = {
         path.parent.name: json.loads(path.read_text())["trial"]

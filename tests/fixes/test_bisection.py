@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphdoctor.fixes.bisection import first_failing
+from graphdoctor.fixes.search import first_failing
 
 
 @given(st.integers(1, 40), st.data(), st.integers(1, 4))

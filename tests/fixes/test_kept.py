@@ -37,7 +37,7 @@ BEFORE, AFTER = b"caf\xe9 = 1\r\n", b"caf\xe9 = 2\r\n"
 COUNTS = Counts(
     break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0
 )
-CHOICES = TrialChoices(is_unsafe_tried=False, timing="final")
+CHOICES = TrialChoices(is_unsafe_tried=False, is_timed=True)
 
 
 class Project:
@@ -143,7 +143,7 @@ def test_another_request_has_fixes_of_its_own(project, changes):
     "changes",
     [
         {"is_unsafe_tried": True},
-        {"timing": "none"},
+        {"is_timed": False},
         {"select": ("GD1",)},
         {"ignore": ("GD2",)},
         {"is_own_code_only": True},
@@ -168,7 +168,7 @@ def test_trials_of_an_unfinished_search_are_kept_while_nobody_changes_them(proje
         (folder / "outputs.pt").write_text(name)
     notes = () if is_interrupted else (because("bounded"),)
     project.keep(after=None, is_interrupted=is_interrupted, notes=notes)
-    unfinished = project.found(timing="none")
+    unfinished = project.found(is_timed=False)
     assert isinstance(unfinished, UnfinishedFixes)
     assert unfinished.trials == {"trial-1", "trial-2"}
     (project.recording / "fixes" / "trial-2" / "outputs.pt").write_text("something else")

@@ -14,7 +14,7 @@ import pytest
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.counts import Coverage
-from graphdoctor.facts.fixes import PairedTime, Reason, SiteCounts, Treatment, TriedFix, WholeRun
+from graphdoctor.facts.fixes import PairedTime, SiteCounts, Treatment, TriedFix, WholeRun
 from graphdoctor.facts.progress import DecidedTrial, OpenFinding, TrialEvent
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakRecord, Recording
@@ -42,7 +42,6 @@ from tests.factories import (
     frame,
     graph,
     in_words,
-    message,
     recompiled,
     record,
     recording,
@@ -212,7 +211,7 @@ class Patient:
             self.monkeypatch.setattr(engine, "options_for", self._options)
         spec = RunSpec(target="model.py", backend=self.backend)
         request = Request(spec, TargetText("model.py", None, None, is_call=False))
-        options: dict[str, Any] = {"selection": Selection(), "timing": "none", **more}
+        options: dict[str, Any] = {"selection": Selection(), "is_timed": False, **more}
         self.folder.joinpath("recording").mkdir(exist_ok=True)
         return search(
             request, self.folder / "recording", self.recorded or self.world(frozenset()), root=self.folder,
@@ -354,7 +353,7 @@ def bold_or_harmless(fixes: Fixes) -> Recording:
 
 IN_PACKAGE: dict[str, Any] = {"file": "/x/lib/core.py", "origin": "third_party", "package": "lib"}
 GD101_ALONE, OWN_CODE = Selection(select=("GD101",)), Selection(is_own_code_only=True)
-TIMED = {"options": {"timing": "final"}}
+TIMED = {"options": {"is_timed": True}}
 FASTER = {"ratio": lambda before, now: 0.5 if now - before else 1.0, **TIMED}
 A, A_AND_B = {"GD101": known("a")}, {"GD101:3": known("a"), "GD101:5": known("b")}
 MEND_3, MEND_3_OF_2 = breaking(a=3), breaking(5, a=3)
@@ -556,7 +555,6 @@ def test_a_search_tries_keeps_and_leaves_what_it_should(snapshot, patient, monke
     tried = [
         f"{case.round} {case.title} for {case.code} at {case.finding_place}, {case.backend}: {case.verdict}"
         f"{', applied' if case.is_applied else ''}{', gone' if case.fingerprint in treatment.gone else ''}"
-        f"{', timed' * bool(case.times)}"
         f"{'' if case.is_on_untouched else ', on top'}{f', new {case.sites_new}' if case.sites_new else ''}"
         f": {why(case)}"
         for case in treatment.tried
@@ -665,7 +663,7 @@ def test_a_function_gets_one_fix_that_contains_a_break(patient, monkeypatch):
         "graphdoctor.fixes.trials.time_pair", timed(lambda before, after: 0.5 ** len(after))
     )
     searched = patient(world, {"GD101:3": bounds[:1], "GD101:5": bounds[1:]})
-    treatment = searched.treated(timing="final").treatment
+    treatment = searched.treated(is_timed=True).treatment
     assert [case.title for case in treatment.tried] == ["Do bound1"]
     assert treatment.applied
 
@@ -687,7 +685,7 @@ def test_reverted_edits_are_not_in_the_interrupted_set(patient, monkeypatch):
     searched = patient(
         world, {"GD101:3": [fix("good")], "GD101:5": [fix("bold")]}, script_type=Interrupted
     )
-    treatment = searched.treated(timing="final").treatment
+    treatment = searched.treated(is_timed=True).treatment
     assert treatment.is_interrupted
     written = (searched.folder / "recording" / "fixes.json").read_text()
     assert read_fact(Treatment, json.loads(written)) == treatment
@@ -791,28 +789,6 @@ def test_trials_are_limited_by_what_the_untouched_program_takes(patient):
     assert searched.script.setup == Setup(timeout_s=180.0, memory_bytes=4 * 2**30)
 
 
-def test_each_fix_and_the_set_are_timed(patient, monkeypatch):
-    asked: list[tuple[str, Fixes, Fixes]] = []
-
-    def time_pair(
-        _replays: Any, before: Program, after: Program, name: str, *, backend: str
-    ) -> PairedTime | Reason:
-        asked.append((name, fixes_in(before), fixes_in(after)))
-        if backend == "inductor" and name == "time-1":
-            return message("no compiler was found")[0]
-        return paired(0.5, backend, spread=0.2, turns=len(asked))
-
-    monkeypatch.setattr("graphdoctor.fixes.trials.time_pair", time_pair)
-    treatment = patient(peeling, {**THREE, "GD101:7": []}).treated(timing="each").treatment
-    assert asked[::2] == [
-        ("time-1", frozenset(), {"a", "b"}), ("time-2", frozenset(), {"a"}), ("time-3", {"a"}, {"a", "b"}),
-    ]  # fmt: skip
-    assert [len(case.times) for case in treatment.tried] == [2, 2]
-    assert treatment.tried[0].times != treatment.tried[1].times
-    assert [times.backend for times in treatment.times] == ["eager"]
-    assert in_words(treatment.notes) == ["not timed under inductor: no compiler was found"]
-
-
 def paired(ratio: float, backend: str, *, spread: float = 0.02, turns: int = 21) -> PairedTime:
     return PairedTime(
         backend=backend, before_us=1000, after_us=1000 * ratio, ratio=ratio, ratio_low=ratio * (1 - spread),
@@ -865,7 +841,7 @@ def test_a_verdict_that_timing_decides_is_announced_after_it(patient, monkeypatc
         lambda fixes: runs(coverage=50) if "a" in fixes else runs(3, coverage=100),
         {"GD101:3": [fix("a")]},
     )
-    treatment = searched.treated(timing="final").treatment
+    treatment = searched.treated(is_timed=True).treatment
     decided = [event for event in searched.events if isinstance(event, DecidedTrial)]
     assert [event.verdicts for event in decided] == [
         ((treatment.tried[0].finding_place, treatment.tried[0].verdict),)

@@ -157,7 +157,7 @@ def test_verbose_shows_whole_diffs(snapshot: SnapshotAssertion) -> None:
 def peeled() -> tuple[Recording, Treatment]:
     known = facts(12)
     fixes = (
-        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True, times=(times("eager", 310, 0.8),)),
+        tried(known, 12, verdict="verified", diff=GUARD, is_applied=True),
         tried(known, 19, verdict="no effect", round=2, title="Check in the graph", reasons=message("the break is still there")),
         tried(known, 19, verdict="verified", round=2, code="GD102", title="Choose `x` with `torch.where`", diff=GUARD.replace("print", "where"), is_applied=True),
         tried(known, 33, verdict="verified", round=3, code="GD103", kind="config", title="Let torch keep numbers read from tensors", snippet="torch._dynamo.config.capture_scalar_outputs = True", is_applied=True, reasons=message("the break stays, but coverage goes from 71% to 97%")),

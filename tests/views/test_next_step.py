@@ -52,7 +52,9 @@ UNCOMPILED = recording().replace(
 )
 CRASHED = ProbeExit(status=1, reason="crashed", message="It crashed.")
 VERIFIED, TREATED = peeled()
-CHOSEN = TREATED.replace(choices=TrialChoices(select=("GD1",), is_unsafe_tried=True, timing="none"))
+CHOSEN = TREATED.replace(
+    choices=TrialChoices(select=("GD1",), is_unsafe_tried=True, is_timed=False)
+)
 SUGGESTED, UNTRIED = suggested()
 UNSAFE = UNTRIED.replace(
     tried=tuple(fix.replace(untried_cause="unsafe", is_safe=False) for fix in UNTRIED.tried)

@@ -128,23 +128,14 @@ def with_costs(
     devices = {item.device for item in inputs} | {recording.target.call_options.get("device")}
     types = {device.partition(":")[0] for device in devices if isinstance(device, str)}
     is_on_accelerator = not types <= {"cpu", "meta"}
-    # What verified fixes of the unchanged program save; None where timing shows no difference.
-    saved: dict[str, Cost | None] = {}
-    for fix in recording.treatment.tried if recording.treatment else ():
-        if fix.verdict == "verified" and fix.is_on_untouched and fix.times:
-            times = fix.times[0]
-            saved_us = times.before_us - times.after_us
-            share = saved_us / times.before_us
-            cost = Cost(call_us=saved_us, call_from="fix", share=share)
-            saved[fix.fingerprint] = cost if times.is_clear else None
     compile_s: defaultdict[str | None, float] = defaultdict(float)
     for report in recompiles:
         if report.cost_s is not None and not report.is_over_limit:
             compile_s[report.fingerprint] += report.cost_s
     for finding in findings:
         name = finding.fingerprint
-        measured, gap_us = saved.get(name), gaps_us.get(name)
-        if name not in saved and gap_us is not None and steady_us:
+        measured, gap_us = None, gaps_us.get(name)
+        if gap_us is not None and steady_us:
             measured = Cost(
                 call_us=gap_us,
                 call_from="host_gap" if is_on_accelerator else "gap",

@@ -82,7 +82,7 @@ def cure(
     """
     began, base = time.monotonic(), request.spec
     # What the best program computes, and how long it takes, is compared here.
-    options = replace(options, timing="none", is_checked=False)
+    options = replace(options, is_timed=False, is_checked=False)
     treated: SearchResult | None = None
 
     def candidates() -> Iterator[tuple[VariantSpec, Program | None]]:

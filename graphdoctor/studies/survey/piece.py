@@ -312,7 +312,7 @@ class _PieceRun:
         options = SearchOptions(
             Selection(select=(diagnosis.findings[0].code,)),
             is_unsafe_tried=False,
-            timing="none",
+            is_timed=False,
             jobs=1,
             memory_bytes=setup.memory_bytes,
         )

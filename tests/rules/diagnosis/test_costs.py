@@ -7,7 +7,6 @@ from typing import Any
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import PairedTime, Treatment, TriedFix
 from graphdoctor.facts.recording import GraphRun, SteadyCall
 from tests.factories import (
     LOOP,
@@ -70,29 +69,6 @@ def skipped(*lines, call):
     return facts.replace(steady_call=call)
 
 
-def times(ratio, backend="eager"):
-    return PairedTime(
-        backend=backend,
-        before_us=200.0,
-        after_us=200 * ratio,
-        ratio=ratio,
-        ratio_low=ratio,
-        ratio_high=ratio,
-        turns=9,
-    )
-
-
-def treated(facts, **changes):
-    """With a verified fix for the first finding, timed."""
-    finding = diagnosed(facts).findings[0]
-    known = TriedFix(
-        title="Do it", kind="code", is_safe=True, code=finding.code, fingerprint=finding.fingerprint,
-        finding_place="model.py:12", round=1, is_on_untouched=True, verdict="verified", is_applied=True,
-        times=(times(0.75), times(0.5, "inductor")),
-    )  # fmt: skip
-    return facts.replace(treatment=Treatment(tried=(known.replace(**changes),), before=MEASURES))
-
-
 def again(compile_id, seconds, *values, **options):
     return recompiled(compile_id, *(values or (change(),)), **options).replace(duration_s=seconds)
 
@@ -116,10 +92,6 @@ def beside_eager_code(effect):
 
 
 GAP = steady((0, 5, 20), (1, 60, 100))
-EVEN = [
-    times(0.99).replace(ratio_low=low, ratio_high=high)
-    for low, high in ((0.9, 1.1), (0.97, 1.0), (1.0, 1.2))
-]
 MOVED = broken(12, call=steady(call_us=70.0), effect="frame_skipped")
 ON_CUDA = MOVED.target.replace(call_options={"device": "cuda"})
 ONCE = again("0/1", 0.5)
@@ -140,17 +112,9 @@ CASES = {
     "nobody's where nothing was skipped": broken(12, call=steady()),
     "unknown without a steady call": broken(12),
     "no share of a call of no length": broken(12, call=steady((0, 0, 0), call_us=0.0)),
-    "a verified fix under the backend asked for": treated(broken(12, call=GAP)),
-    "a fix that makes calls slower": treated(broken(12), times=(times(1.25),)),
-    # Timing has shown that the call is no shorter without it, whatever the gap.
-    **{f"a fix without a measurable difference {n}": treated(broken(12, call=GAP), times=(one,)) for n, one in
-       enumerate(EVEN)},
-    **{f"a fix that proves nothing: {changes}": treated(broken(12, call=GAP), **changes) for changes in
-       ({"verdict": "unproven"}, {"is_on_untouched": False}, {"times": ()})},
     "seconds of recompiles": recording(compiles=(compiled(), ONCE, again("0/2", 0.25, call=3))),
     "no seconds over the limit": recording(compiles=(compiled(), ONCE, again("0/2", 4.0, call=3, outcome="limit"))),
     "seconds that torch did not tell": recording(compiles=(compiled(), again("0/1", None))),
-    "a timed fix and seconds": treated(recording(compiles=(compiled(), ONCE))),
     **{f"on {device}": on_device(broken(12, call=GAP), device) for device in ("cuda:0", "xpu", "cpu")},
     "on a device that no graph tells": MOVED.replace(target=ON_CUDA),
 }  # fmt: skip

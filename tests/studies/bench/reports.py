@@ -73,7 +73,7 @@ def finding(code, message, *, call_us=None, **more):
             indent=8,
         ),
         count=1,
-        cost=None if call_us is None else Cost(call_us=call_us, call_from="fix"),
+        cost=None if call_us is None else Cost(call_us=call_us, call_from="gap"),
         fingerprint=f"{abs(hash(message)):016x}"[:16],
         **more,
     )
