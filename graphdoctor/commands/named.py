@@ -33,10 +33,16 @@ from graphdoctor.rules.gate.documents import (
     read_document,
 )
 from graphdoctor.trace.folder import RecordingFolder, open_folder
-from graphdoctor.trace.logs import hindrance, logs_of
-from graphdoctor.trace.storage.places import Folder, Location, LogFile, location_of, place_at
-from graphdoctor.trace.storage.remote import Url
-from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.trace.logs import has_record, hindrance
+from graphdoctor.trace.storage import (
+    CutStreamError,
+    Folder,
+    Location,
+    LogFile,
+    Url,
+    location_of,
+    place_at,
+)
 from graphdoctor.trials.launch.store import FOLDER
 from graphdoctor.views.formats import Document
 
@@ -130,7 +136,7 @@ def _place(location: Location) -> NamedRun:
         return NamedRun(location, "folder", place)
     try:
         # The first record decides: a program's own output can come before it.
-        if logs_of(place):
+        if has_record(place):
             return NamedRun(location, "log", place)
         with place.open() as stream:
             start = stream.read(_START_BYTES).removeprefix(BOM).lstrip()[:1]

@@ -19,7 +19,6 @@ from graphdoctor.facts.check import BudgetName
 from graphdoctor.facts.spec import FailOn, RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
 from graphdoctor.probe.file_names import WATCH_VARIABLE
-from graphdoctor.trace.storage.streams import LIMITS, Limits
 from graphdoctor.trials.launch.discover import project_folders
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.wording import near_names
@@ -66,18 +65,6 @@ class Settings:
     )
     per_path_ignores: tuple[tuple[str, tuple[str, ...]], ...] = option(
         (), "Path patterns, each with the code prefixes that don't count there."
-    )
-
-    log_line_mib: int = option(
-        Limits.log_line_mib, "The longest line of a compressed log, in MiB.", least=1
-    )
-    log_record_mib: int = option(
-        Limits.log_record_mib, "The longest record of a compressed log, in MiB.", least=1
-    )
-    log_ratio: int = option(
-        Limits.log_ratio,
-        "How many times its size a compressed log may hold; what is over any limit isn't read.",
-        least=1,
     )
 
     @property
@@ -265,14 +252,12 @@ def _settings_of(
         for name, text in environment.items()
         if name in names
     }
-    settings_ = Settings(
+    return Settings(
         **values
         | _with_paths(
             read_table(from_environment, _KINDS, f"{_PREFIX}… in the environment: "), start
         )
     )
-    LIMITS.set(Limits(**{limit.name: getattr(settings_, limit.name) for limit in fields(Limits)}))
-    return settings_
 
 
 def _with_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:

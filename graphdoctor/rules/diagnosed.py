@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graphdoctor.facts.spec import StageName
     from graphdoctor.rules.diagnosis.selection import Selection
     from graphdoctor.trace.folder import RecordingFolder
-    from graphdoctor.trace.storage.places import Location
+    from graphdoctor.trace.storage import Location
 
 _LARGE_BYTES = 64_000_000
 """A page of a log of this size or less has the details of all compiles."""

@@ -31,12 +31,11 @@ from graphdoctor.trace.logs import (
     ProcessLogs,
     find_processes,
     has_linked_logs,
+    has_record,
     hindrance,
     logs_in,
-    logs_of,
 )
-from graphdoctor.trace.storage.places import Folder, Location, LogFile, place_at
-from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.trace.storage import CutStreamError, Folder, Location, LogFile, place_at
 from graphdoctor.wording import during, ranks_text
 
 if sys.platform != "win32":
@@ -162,7 +161,7 @@ def open_folder(location: Location, place: LogFile | Folder | None = None) -> Re
             f"There is no recording at {location}.", hint="Run graphdoctor explain first."
         )
     if isinstance(place, LogFile):
-        return RecordingFolder(location, _logs_of_file(place))
+        return RecordingFolder(location, (_checked_log(place),))
     meta = read_object(place.read(wire.META_FILE))
     if meta.get("format", wire.FORMAT) != wire.FORMAT:
         raise GraphDoctorError(
@@ -196,19 +195,18 @@ def open_folder(location: Location, place: LogFile | Folder | None = None) -> Re
     )
 
 
-def _logs_of_file(file: LogFile) -> tuple[LogFile, ...]:
+def _checked_log(file: LogFile) -> LogFile:
     try:
-        logs = logs_of(file)
+        if has_record(file):
+            return file
     except CutStreamError as error:
         raise GraphDoctorError(f"{file.location} can't be read: {error.reason}.") from error
-    if not logs:
-        is_program = file.path.suffix == ".py"
-        records = f"graphdoctor explain {file.location} records a run."
-        raise GraphDoctorError(
-            f"{file.location} isn't a torch trace log: it contains no record of one.",
-            hint=records if is_program else hindrance(file),
-        )
-    return tuple(logs)
+    is_program = file.path.suffix == ".py"
+    records = f"graphdoctor explain {file.location} records a run."
+    raise GraphDoctorError(
+        f"{file.location} isn't a torch trace log: it contains no record of one.",
+        hint=records if is_program else hindrance(file),
+    )
 
 
 def read_object(content: bytes) -> Fields:

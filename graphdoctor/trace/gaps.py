@@ -23,7 +23,7 @@ from graphdoctor.trace.events import Events
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
-from graphdoctor.trace.storage.places import LogFile
+from graphdoctor.trace.storage import LogFile
 from graphdoctor.wording import counted, switch_text
 
 _MAX_LISTED = 5

@@ -22,8 +22,7 @@ import orjson
 
 from graphdoctor.executors.executor import Executor, Failure, Outcome
 from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
-from graphdoctor.trace.storage.places import LogFile
-from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.trace.storage import CutStreamError, LogFile
 
 _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)$")
 

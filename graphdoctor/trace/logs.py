@@ -1,6 +1,4 @@
-"""Finds which files are trace logs, whose lines a launcher may have prefixed with a process's name,
-and which processes wrote them.
-"""
+"""Finds which files are trace logs, and which processes wrote them."""
 
 from __future__ import annotations
 
@@ -16,20 +14,16 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.probe.wire import META_FILE, TRACE_FOLDER
-from graphdoctor.trace.storage.places import Folder, LogFile, for_each
-from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.trace.storage import CutStreamError, Folder, LogFile, for_each
 from graphdoctor.wording import counted
 
 _LOG_PATTERN = "dedicated_log_torch_trace_*.log"
 _RECORD = rb"[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ [^\]\n]*\] \{"
-_PREFIX = rb"\[[^\[\]\s]{1,64}\]: ?"
-_FIRST_RECORD = re.compile(rb"^(%b)?%b" % (_PREFIX, _RECORD), re.MULTILINE)
-_PREFIXED_RECORD = re.compile(rb"^(%b|)%b" % (_PREFIX, _RECORD), re.MULTILINE)
+_FIRST_RECORD = re.compile(rb"^%b" % _RECORD, re.MULTILINE)
 _INSIDE_A_LINE = re.compile(rb"^([^\n]+?)%b" % _RECORD, re.MULTILINE)
 _LOOK_BYTES = 2**12
 _HEAD_BYTES = 2**18
 """A console's log can begin with the launcher's and its libraries' output."""
-_SCAN_BYTES = 2**22
 _MOST_LEVELS = 5
 _MOST_FILES = 10_000
 
@@ -55,7 +49,7 @@ def logs_in(folder: Folder) -> list[LogFile]:
                 f"{folder.location} contains {counted(len(files), 'file')}, too many to look into.",
                 hint="Name the folder of the logs.",
             )
-        if logs := [log for held in for_each(_held_logs, files, files) for log in held]:
+        if logs := [log for log in for_each(_held_log, files, files) if log is not None]:
             return [*logs, *_empty_of_ranks(files)]
         level = [
             inner for parent in level for inner in parent.folders() if not inner.read(META_FILE)
@@ -80,44 +74,28 @@ def _empty_of_ranks(files: Iterable[LogFile]) -> list[LogFile]:
     return [file for file in ranked if file.size_bytes == 0]
 
 
-def _held_logs(file: LogFile) -> list[LogFile]:
+def _held_log(file: LogFile) -> LogFile | None:
     seen = file.seen()
     if _is_named(seen):
-        return [seen]
+        return seen
     try:
         with seen.open() as stream:
             head = stream.read(_LOOK_BYTES)
             if b"\0" in head or _archive(head):
-                return []
+                return None
             head += stream.read(_HEAD_BYTES - len(head))
     except CutStreamError:
-        return [seen]  # so that it's reported by name
-    return _logs_from(seen, _FIRST_RECORD.search(head))
+        return seen  # so that it's reported by name
+    return seen if _FIRST_RECORD.search(head) else None
 
 
-def logs_of(log: LogFile) -> list[LogFile]:
-    """The log, or one for each prefix that a launcher put before its lines; empty without a
-    record.
+def has_record(file: LogFile) -> bool:
+    """Return whether a file is a log; reading it raises ``CutStreamError`` if it ends too early to
+    tell.
     """
-    with log.open() as stream:
+    with file.open() as stream:
         start = stream.readline(_LOOK_BYTES)
-        if _archive(start):
-            return []
-        matches = map(_FIRST_RECORD.match, chain([start], stream))
-        return _logs_from(log, next(filter(None, matches), None))
-
-
-def _logs_from(log: LogFile, first: re.Match[bytes] | None) -> list[LogFile]:
-    if first is None:
-        return []
-    if first[1] is None:
-        return [log]
-    prefixes = set()
-    # Whoever reads it reports where it can't be read further.
-    with suppress(CutStreamError), log.open() as stream:
-        while lines := stream.readlines(_SCAN_BYTES):
-            prefixes.update(_PREFIXED_RECORD.findall(b"".join(lines)))
-    return [log.of_lines(prefix.decode("utf-8", "replace")) for prefix in sorted(prefixes)]
+        return not _archive(start) and any(map(_FIRST_RECORD.match, chain([start], stream)))
 
 
 def hindrance(log: LogFile) -> str | None:
@@ -141,7 +119,6 @@ _HEADER = re.compile(
     rb"^[VDIWEC](\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) [^\]\n]*\] (\{.*)$", re.MULTILINE
 )
 _RANK_IN_NAME = re.compile(r"(?:^|[_.-])rank[_-]?(\d+)(?=[_.-]|$)")
-_RANK_PREFIX = re.compile(r"\[rank(\d+)\]")
 _RANK_FOLDER = re.compile(r"rank[_-]?(\d+)")
 _ATTEMPT_FOLDER = re.compile(r"attempt_\d+")
 _SAMPLE_BYTES = 1 << 16
@@ -243,7 +220,7 @@ def named_rank(log: LogFile) -> int | None:
     """The rank in a log's own name, as torch (``_rank_3_``) and launchers (``rank_3.log``) write
     it.
     """
-    match = _RANK_PREFIX.match(log.line_prefix) or _RANK_IN_NAME.search(log.path.name)
+    match = _RANK_IN_NAME.search(log.path.name)
     return int(match[1]) if match else None
 
 

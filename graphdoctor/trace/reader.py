@@ -42,7 +42,7 @@ from graphdoctor.trace.sections import (
     Wanted,
     read_logs,
 )
-from graphdoctor.trace.storage.places import Location
+from graphdoctor.trace.storage import Location
 
 _MEASURED: Fields = {
     "coverage": Coverage,

@@ -17,7 +17,7 @@ from graphdoctor.trace.gaps import Beginning, has_lost_event
 from graphdoctor.trace.grammar import LogDamage, Record, records_of
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.logs import ProcessLogs, name_processes
-from graphdoctor.trace.storage.places import LogFile
+from graphdoctor.trace.storage import LogFile
 
 
 @dataclass

@@ -15,7 +15,7 @@ from graphdoctor.trace.grammar import LogDamage, read_chunk, records_of
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.reader import _collectors
 from graphdoctor.trace.sections import Section, Wanted
-from graphdoctor.trace.storage.places import local_log
+from graphdoctor.trace.storage import local_log
 from tests.conftest import RECORDED_LOGS
 
 LOGS = sorted(RECORDED_LOGS.glob("*/*/**/*.log"))

@@ -1,4 +1,4 @@
-"""Which files are trace logs, whatever they are called and whatever stands before their lines."""
+"""Which files are trace logs, whatever they are called."""
 
 import gzip
 import io
@@ -12,9 +12,8 @@ from graphdoctor.commands.settings import Settings
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.trace.logs import find_logs, find_processes
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.places import location_of
-from graphdoctor.trace.storage.remote import Url
-from tests.trace.test_merge import PID, log_of
+from graphdoctor.trace.storage import Url, location_of
+from tests.trace.test_merge import log_of
 
 
 def prefixed(content, prefix):
@@ -101,28 +100,6 @@ def test_a_damaged_file_is_missed_by_name(tmp_path):
 
     messages = [gap.message for gap in read_recording(tmp_path).gaps]
     assert "Couldn't read rank_1.log.gz to its end: its gzip stream is cut off." in messages
-
-
-@pytest.mark.parametrize("prefix", [b"[rank0]:", b"[rank0]: ", b"[default0]:", b"[trainer-0]:"])
-def test_a_prefix_before_each_line_changes_nothing(tmp_path, prefix):
-    write(tmp_path, plain=log_of(), console=b"".join((b"W starts\n", *prefixed(log_of(), prefix))))
-
-    assert place_named(str(tmp_path / "console"), Settings()).kind == "log"
-    assert read_recording(tmp_path / "console") == read_recording(tmp_path / "plain")
-
-
-def test_ranks_of_a_console_are_separated_by_line(tmp_path):
-    one, other = (prefixed(log_of(pid=PID + rank), b"[rank%d]:" % rank) for rank in (0, 1))
-    console = b"".join(line for pair in zip(one, other, strict=True) for line in pair)
-    apart = write(
-        tmp_path / "apart", **{f"rank_{rank}.log": log_of(pid=PID + rank) for rank in (0, 1)}
-    )
-    together = write(tmp_path / "together", **{"console.gz": gzip.compress(console)})
-
-    assert ranks(together) == [0, 1]
-    assert names(together) == ["console.gz [rank0]", "console.gz [rank1]"]
-    assert read_recording(together) == read_recording(apart)
-    assert read_recording(together / "console.gz") == read_recording(apart)
 
 
 def refusal(path):

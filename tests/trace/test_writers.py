@@ -7,7 +7,7 @@ import pytest
 
 from graphdoctor.trace.logs import find_processes
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.places import local_log
+from graphdoctor.trace.storage import local_log
 from tests.conftest import RECORDED_LOGS
 from tests.trace.test_merge import PID, log_of
 

@@ -12,7 +12,6 @@ import itertools
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,10 +44,9 @@ from graphdoctor.studies.bundle.script import (
     write_script,
 )
 from graphdoctor.trace.folder import read_object
-from graphdoctor.trace.logs import find_logs, logs_of, named_rank
+from graphdoctor.trace.logs import find_logs, named_rank
 from graphdoctor.trace.reader import read_recording
-from graphdoctor.trace.storage.places import Folder, is_own_file, local_log
-from graphdoctor.trace.storage.streams import CutStreamError
+from graphdoctor.trace.storage import Folder, is_own_file, local_log
 from graphdoctor.trials.launch.ownership import is_own
 from graphdoctor.version import __version__
 from graphdoctor.views import words
@@ -215,20 +213,17 @@ class Bundle:
             if not name.startswith(_LOGS):
                 yield name, path.read_bytes()
                 continue
-            logs = [file := local_log(path)]
-            with suppress(CutStreamError):
-                logs = logs_of(file) or logs
-            if all(log.is_seekable for log in logs):
+            log = local_log(path)
+            if log.is_seekable:
                 yield name, path.read_bytes()
                 continue
-            for number, log in zip(numbers, logs, strict=False):
-                rank = named_rank(log)
-                log_name = f"{_LOGS}{_LOG}{'' if rank is None else f'rank_{rank}_'}{number}.log"
-                content = log.part(0, MAX_FILE_BYTES + 1)
-                if len(content) > MAX_FILE_BYTES:
-                    self.notes.append(f"`{log_name}`: too large.")
-                else:
-                    yield log_name, content
+            rank = named_rank(log)
+            log_name = f"{_LOGS}{_LOG}{'' if rank is None else f'rank_{rank}_'}{next(numbers)}.log"
+            content = log.part(0, MAX_FILE_BYTES + 1)
+            if len(content) > MAX_FILE_BYTES:
+                self.notes.append(f"`{log_name}`: too large.")
+            else:
+                yield log_name, content
 
     def _recording_files(self) -> Iterator[tuple[str, Path]]:
         place = self.place
@@ -246,8 +241,7 @@ class Bundle:
         for name in _OWN_FILES:
             if is_own_file(place / name) and (place / name).stat().st_size:
                 yield f"recording/{name}", place / name
-        # Several logs can be in one file.
-        for path in dict.fromkeys(Path(log.location) for log in find_logs(place)):
+        for path in (Path(log.location) for log in find_logs(place)):
             relative = path.relative_to(place.absolute()).as_posix()
             yield f"{_LOGS}{relative.removeprefix(f'{TRACE_FOLDER}/')}", path
         for name in _TRIALS:

@@ -42,7 +42,7 @@ from graphdoctor.version import __version__
 from graphdoctor.wording import ranks_text
 
 if TYPE_CHECKING:
-    from graphdoctor.trace.storage.places import Location
+    from graphdoctor.trace.storage import Location
 
 
 def job_report(

@@ -210,23 +210,6 @@ def test_a_torch_trace_folder_is_bundled_without_a_script(tmp_path, run_here):
     assert "recording/trace/dedicated_log_torch_trace_recorded.log" in names
 
 
-def test_a_launcher_s_console_is_read_again(tmp_path, run_here):
-    log = next((RECORDINGS / "print_in_helper.bare").glob("*.log")).read_bytes()
-    (tmp_path / "job").mkdir()
-    lines = (b"[rank3]:%b" % line for line in log.splitlines(keepends=True))
-    (tmp_path / "job" / "console.gz").write_bytes(gzip.compress(b"".join(lines)))
-
-    assert run_here("bundle", "job").returncode == 0
-    with zipfile.ZipFile(tmp_path / "bundle.zip") as archive:
-        archive.extractall(tmp_path / "unzipped")
-    again, before = (
-        json.loads(run_here("report", folder, "--format", "json").stdout)
-        for folder in ("unzipped/recording", "job")
-    )
-    assert again["summary"] == before["summary"]
-    assert again["summary"]["break_sites"] == 1
-
-
 def test_trials_come_along_when_asked_for_without_their_tensors(tmp_path, run_here):
     trial = tmp_path / "trials" / "fixes" / "one"
     shutil.copytree(RECORDINGS / "item", tmp_path / "trials")
