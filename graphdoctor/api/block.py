@@ -139,10 +139,6 @@ class BlockRecording:
         """Return the report for a notebook's cell, None until the block has ended."""
         return self.report()._repr_html_() if self.has_ended else None
 
-    def _repr_markdown_(self) -> str | None:
-        """Return the same as Markdown."""
-        return self.report()._repr_markdown_() if self.has_ended else None
-
     def __repr__(self) -> str:
         state = "running" if self.is_running else "ended" if self.has_ended else "not started"
         return f"<graphdoctor recording, {state}>"

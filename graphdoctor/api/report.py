@@ -20,7 +20,6 @@ from graphdoctor.views.words import nothing_compiled, verdict
 
 _MOST_IN_A_CELL = 30_000
 """Bytes of a report in a notebook, which keeps the output of each cell."""
-_REST = '\n\n*Cut here: `report.save("report.html")` writes all of it.*\n'
 
 
 class TemporaryFolder:
@@ -40,8 +39,8 @@ def _remove(path: Path, pid: int) -> None:
 class Report:
     """What torch.compile did, and what it means.
 
-    A notebook displays it as HTML, or as Markdown where it can't. The recording is in a temporary
-    folder that is removed with the report.
+    A notebook displays it as HTML. The recording is in a temporary folder that is removed with the
+    report.
 
     Args:
         folder: The recording.
@@ -115,19 +114,6 @@ class Report:
         from graphdoctor.views.html.document import render_view_cell
 
         return render_view_cell(report_view(self._diagnosis), most_bytes=_MOST_IN_A_CELL)
-
-    def _repr_markdown_(self) -> str:
-        """Return the report for a notebook's cell; the end of a long one is left out, between
-        paragraphs.
-        """
-        text = str(self._rendered(DIAGNOSIS.named("markdown")))
-        whole = text.encode()
-        if len(whole) <= _MOST_IN_A_CELL:
-            return text
-        start = whole[: _MOST_IN_A_CELL - len(_REST.encode())].decode(errors="ignore")
-        kept, _, _ = start.rpartition("\n\n")
-        # A block of code that is cut ends there.
-        return kept + ("\n```" if kept.count("\n```") % 2 else "") + _REST
 
     @property
     def _name(self) -> str:

@@ -52,7 +52,7 @@ class Watch:
     makes it.
 
     ``step`` is the program's own, for the events to name; None until it is set. ``events`` has the
-    latest 10,000. ``lost_count`` says how many events the sinks were too slow for.
+    latest 10,000.
     """
 
     def __init__(
@@ -148,11 +148,6 @@ class Watch:
         measured = self._coverage.measure(work, self._compiles.has_seen)
         return measured if self._begun_count == before else None
 
-    @property
-    def lost_count(self) -> int:
-        """Number of events that the sinks were too slow for."""
-        return self._outbox.lost_count
-
     def summary(self) -> str:
         """Return the counts in a line."""
         return summary_line(
@@ -161,7 +156,6 @@ class Watch:
             limit_hits=self.limit_hits,
             graph_breaks=self.graph_breaks,
             seconds=self.compile_seconds,
-            lost=self.lost_count,
         )
 
     def close(self) -> None:

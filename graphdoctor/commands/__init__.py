@@ -6,18 +6,12 @@ A command imports what it needs when it runs, so that ``graphdoctor --help`` sta
 from __future__ import annotations
 
 import gc
-import io
 import os
 import signal
 import sys
 import time
 
-from graphdoctor.commands.terminal import (
-    EXIT_INTERRUPTED,
-    prepare_streams,
-    reported,
-    write_what_is_missing_in_ascii,
-)
+from graphdoctor.commands.terminal import EXIT_INTERRUPTED, prepare_streams, reported
 
 _GARBAGE = (100_000, 20, 20)
 """How seldom Python looks for cycles. Facts have none, and a large log is millions of them: looking
@@ -48,9 +42,6 @@ def main() -> None:
             signal.signal(number, interrupt)
     gc.set_threshold(*_GARBAGE)
     prepare_streams()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            write_what_is_missing_in_ascii(stream)
     try:
         _run_and_report(sys.argv[1:])
     except SystemExit as end:

@@ -12,9 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from graphdoctor.commands.commands import ABOUT, GONE, MODULES, NAMES, columns, overview
+from graphdoctor.commands.commands import ABOUT, MODULES, NAMES, columns, overview
 from graphdoctor.commands.options import IS_ALL_SHOWN
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.version import __version__
 from graphdoctor.views.printable import printable
 from graphdoctor.wording import counted
@@ -145,12 +144,6 @@ class _Overview(typer.core.TyperGroup):
         """As ``graphdoctor.commands.main`` prints it without typer."""
         return overview(columns()).rstrip("\n")
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
-        """As typer's, with what to use in place of a command that left."""
-        if (gone := GONE.get(args[0])) is not None:
-            raise GraphDoctorError(gone)
-        return super().resolve_command(ctx, args)
-
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on
         """As typer's, with what was typed made safe to show in a complaint."""
         with _safe_complaints():
@@ -191,11 +184,6 @@ def _complain(error: Any) -> None:  # noqa: ANN401 - as above
         # Without the dashes that all have.
         names = {name.strip("-"): name for name in error.possibilities or ()}
         error.possibilities = [names[name] for name in near_names(option.strip("-"), names)]
-    name = "" if ctx is None else ctx.info_name
-    of_command = GONE.get(f"{name} {(option or '').replace('--no-', '--')}")
-    if (gone := of_command or GONE.get(option or "")) is not None:
-        complain(gone, None)
-        return
     command = "graphdoctor" if ctx is None or ctx.parent is None else f"graphdoctor {ctx.info_name}"
     page = " -o report.html writes a page." if option == "--html" else ""
     complain(printable(error.format_message()), f"{command} --help says what it takes.{page}")

@@ -52,21 +52,6 @@ FOR_TOOLS: dict[str, str] = {
 }
 """Commands that ``--help`` only names."""
 
-GONE: dict[str, str] = {
-    "unpack": "unpack left graphdoctor: tlparse writes each record of a log to a file.",
-    "export --dynamic": (
-        "export --dynamic left graphdoctor: pass dynamic_shapes to torch.export.export."
-    ),
-    "bench --minify": (
-        "bench --minify left graphdoctor: TORCHDYNAMO_REPRO_AFTER=aot runs torch's own minifier."
-    ),
-    "fix --proposer": (
-        "fix --proposer left graphdoctor: graphdoctor try PATCH.diff TARGET checks an edit."
-    ),
-    "--follow": "--follow left graphdoctor: run report again while the job writes its logs.",
-}
-"""What to use in place of commands and options that left with this release."""
-
 NAMES: tuple[str, ...] = tuple(name for group in (*COMMANDS.values(), FOR_TOOLS) for name in group)
 
 MODULES = {

@@ -15,7 +15,6 @@ from graphdoctor.commands.options import (
     TrialOptions,
     with_options,
 )
-from graphdoctor.commands.output import Output
 from graphdoctor.commands.running import (
     begin,
     finish,
@@ -24,12 +23,8 @@ from graphdoctor.commands.running import (
     trials_of,
     write_run,
 )
-from graphdoctor.commands.terminal import console_of, say
-from graphdoctor.facts.bench import BenchReport
-from graphdoctor.facts.diagnosis import Result
 from graphdoctor.facts.spec import RunSpec, option
 from graphdoctor.rules.diagnosed import diagnose_recording
-from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.views.formats import DIAGNOSIS
 
@@ -46,11 +41,6 @@ def explain(
         True, "Repeat the last call to measure coverage.", flag="--coverage/--no-coverage"
     ),
     is_tried: bool = TRY,
-    is_benched: bool = option(
-        False,
-        "Also measure what torch.compile is worth, under inductor unless you name another.",
-        flag="--bench",
-    ),
 ) -> None:
     """Compile a model, call it, and report its graphs and graph breaks.
 
@@ -80,18 +70,11 @@ def explain(
     )
     asked = trials_of(trials, selection, is_unsafe_tried=True)
     import_meanwhile("graphdoctor.fixes.options")
-    with recording_of(request, settings, common, is_warm=is_tried or is_benched) as (
-        recorded,
-        setup,
-    ):
+    with recording_of(request, settings, common, is_warm=is_tried) as (recorded, setup):
         if is_tried:
             from graphdoctor.fixes.kept import try_fixes
 
             try_fixes(request, recorded.folder, asked, setup)
-        report = None
-        if is_benched and recorded.exit.reason == "finished":
-            measured = request if "backend" in flags else request.with_spec(backend="inductor")
-            report = _benched(measured, recorded.folder, setup)
     result = diagnose_recording(recorded.folder, selection, needs)
     if not is_tried:
         from graphdoctor.fixes.options import with_declined
@@ -100,25 +83,4 @@ def explain(
             result, diagnosis=with_declined(result.diagnosis, recorded.folder, Path.cwd())
         )
     write_run(output, result)
-    if report is not None:
-        _show(report, output)
     finish(recorded, result.diagnosis)
-
-
-def _benched(request: Request, recording: Path, setup: Setup) -> BenchReport:
-    from graphdoctor.studies.bench.bench import bench
-
-    report, _ = bench(request, recording, diagnose_recording(recording).diagnosis, setup)
-    return report
-
-
-def _show(report: BenchReport, output: Output[Result]) -> None:
-    from graphdoctor.views.bench import bench_view
-    from graphdoctor.views.terminal import write_view
-
-    if output.is_text and output.path is None:
-        console = console_of(output.color)
-        console.print()
-        write_view(bench_view(report), console, is_verbose=output.options.is_verbose)
-    elif not output.is_quiet:
-        say(f"{report.verdict.text} `graphdoctor bench` shows it.")

@@ -8,8 +8,14 @@ from typing import Annotated
 
 import typer
 
-from graphdoctor.commands.gate_targets import choose_targets, merged_report, reached_projects
-from graphdoctor.commands.judging import judge, known_baseline, policies, read_baseline_at
+from graphdoctor.commands.judging import (
+    choose_targets,
+    judge,
+    known_baseline,
+    policies,
+    reached_targets,
+    read_baseline_at,
+)
 from graphdoctor.commands.options import (
     BASELINE,
     COLOR,
@@ -72,8 +78,7 @@ def check(
     is_without_baseline: bool = NO_BASELINE,
     is_files: bool = option(
         False,
-        "The arguments are changed files: run the configured targets that they reach, those of each"
-        " project with its own pyproject.toml and baseline.",
+        "The arguments are changed files: run the configured targets that they reach.",
         flag="--files",
     ),
     format: str = FORMAT,
@@ -104,33 +109,21 @@ def check(
     )
     if not shown_as.is_text:
         given.refuse(("verbose",), without="--format text")
-    if is_files:
-        chosen = reached_projects(project, targets or (), run.recordings)
-    else:
-        chosen = [(project, choose_targets(project, targets or ()))]
-    if baseline is not None and len(chosen) > 1:
-        folders = ", ".join(str(reached_project.root) for reached_project, _ in chosen)
-        raise GraphDoctorError(
-            "--baseline is of one project.", hint=f"These files reach several: {folders}."
-        )
-    waiting = []
-    # All of them before anything runs, so that a wrong code costs nothing.
-    for project, reached in chosen:
-        path, findings = known_baseline(project, baseline, is_without=is_without_baseline)
-        judged_by = policies(
-            reached.targets,
-            project,
-            shown=shown,
-            limits=budgets.limits,
-            fail_on=fail_on,
-            baseline=findings,
-        )
-        waiting.append((reached, project, judged_by, None if findings is None else path))
-    reports = [
-        judge(run_all(reached.targets, project, run), reached, project, judged_by, path)
-        for reached, project, judged_by, path in waiting
-    ]
-    report = merged_report(reports, Path.cwd()).replace(variables=ruling_variables(given))
+    choose = reached_targets if is_files else choose_targets
+    chosen = choose(project, targets or ())
+    # Before anything runs, so that a wrong code costs nothing.
+    path, findings = known_baseline(project, baseline, is_without=is_without_baseline)
+    judged_by = policies(
+        chosen.targets,
+        project,
+        shown=shown,
+        limits=budgets.limits,
+        fail_on=fail_on,
+        baseline=findings,
+    )
+    ran = run_all(chosen.targets, project, run)
+    report = judge(ran, chosen, project, judged_by, None if findings is None else path)
+    report = report.replace(variables=ruling_variables(given))
     write_outputs(report, outputs)
     shown_as.write(report)
     if report.exit_code:

@@ -1,35 +1,105 @@
-"""What findings are judged by, and the judgement: options, then a target's settings, then the
-project's, beside a baseline.
+"""The targets that a gate runs, what their findings are judged by, and the judgement: options, then
+a target's settings, then the project's, beside a baseline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from graphdoctor.commands.gate_targets import ChosenTargets
 from graphdoctor.commands.options import ShownOptions
 from graphdoctor.commands.settings import GateTarget, Project, Settings, repository_of
 from graphdoctor.commands.target_runs import TargetRun
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore
 from graphdoctor.facts.spec import FailOn, RunSpec
 from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
 from graphdoctor.rules.gate.baseline import Baseline, read_baseline
 from graphdoctor.rules.gate.check import Policy, check_target
 from graphdoctor.rules.gate.ignores import PathIgnore, unused_ignores
+from graphdoctor.rules.gate.reach import select_targets
+from graphdoctor.trials.launch.discover import discover
 from graphdoctor.version import __version__
+from graphdoctor.wording import nearest
+
+
+@dataclass(frozen=True)
+class ChosenTargets:
+    """Which targets are run."""
+
+    targets: tuple[GateTarget, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def choose_targets(project: Project, asked: Sequence[str]) -> ChosenTargets:
+    """Return the targets to run: those asked for, by name or by text, configured or not, else all
+    that are configured.
+    """
+    if not asked:
+        if not project.targets:
+            raise _no_targets(project)
+        return ChosenTargets(project.targets)
+    configured = {target.name: target for target in project.targets}
+    chosen = {}
+    for text in asked:
+        name = _name_from(project.root, text)
+        targets = [target for target in project.targets if target.target == name]
+        if text in configured:
+            targets = [configured[text]]
+        for target in targets or [_named_by_text(project, text, name)]:
+            chosen[target.name] = target
+    return ChosenTargets(tuple(chosen.values()))
+
+
+def reached_targets(project: Project, files: Sequence[str]) -> ChosenTargets:
+    """Return the configured targets that given files can reach."""
+    chosen = choose_targets(project, ())
+    named = {target.name: (target.target,) for target in chosen.targets}
+    to_run = select_targets(named, [Path.cwd() / file for file in files], project.root)
+    return ChosenTargets(
+        tuple(target for target in chosen.targets if target.name in to_run),
+        tuple(name for name in named if name not in to_run),
+    )
+
+
+def _named_by_text(project: Project, text: str, name: str) -> GateTarget:
+    hint = nearest(text, [target.name for target in project.targets])
+    if hint and text.isidentifier() and not Path(text).exists():
+        raise GraphDoctorError(f"There is no target {text!r} in {project.pyproject}.", hint=hint)
+    return GateTarget(RunSpec(target=text), name=name, folder=Path.cwd())
+
+
+def _name_from(root: Path, text: str) -> str:
+    """Return a target's text as it would be written in the project's folder: the baseline knows it
+    by that everywhere.
+    """
+    file, colon, name = text.rpartition(":")
+    if not colon or Path(text).is_file():
+        file, name = text, ""
+    path = Path.cwd() / file
+    if not path.is_file() or not path.is_relative_to(root):
+        return text
+    return path.relative_to(root).as_posix() + (f":{name}" if name else "")
+
+
+def _no_targets(project: Project) -> GraphDoctorError:
+    where = project.pyproject or project.root / "pyproject.toml"
+    ready = discover(project.root, limit=1).ready
+    example = ready[0].target if ready else "model.py"
+    return GraphDoctorError(
+        f"There is nothing to check: {where} names no target.",
+        hint=f"graphdoctor init looks for targets, or add\n    [[tool.graphdoctor.targets]]\n"
+        f'    target = "{example}"\nor name one: graphdoctor check {example}',
+    )
 
 
 def read_baseline_at(path: Path) -> Baseline | None:
     """Return the baseline file; None where there is none."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except OSError as error:
-        raise GraphDoctorError(f"{path} can't be read: {error.strerror}.") from error
+    with os_errors(path, "read"):
+        content = path.read_bytes()
     return read_baseline(content, str(path))
 
 

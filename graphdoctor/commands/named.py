@@ -32,6 +32,7 @@ from graphdoctor.rules.gate.documents import (
     read_diagnosis,
     read_document,
 )
+from graphdoctor.studies.documents import ACCURACY, CURE, EXPORT
 from graphdoctor.trace.folder import RecordingFolder, open_folder
 from graphdoctor.trace.logs import has_record, hindrance
 from graphdoctor.trace.storage import (
@@ -44,7 +45,7 @@ from graphdoctor.trace.storage import (
     place_at,
 )
 from graphdoctor.trials.launch.store import FOLDER
-from graphdoctor.views.formats import Document
+from graphdoctor.views.formats import BENCH, Document
 
 _Report = TypeVar("_Report", bound="Fact")
 
@@ -247,15 +248,15 @@ def _read_document(place: NamedRun) -> Diagnosis:
     return read_diagnosis(content, str(place.location))
 
 
-_STUDIES: Mapping[type[Fact], tuple[str, str, Collection[str]]] = {
-    AccuracyReport: (ACCURACY_FILE, "accuracy", ("verdict", "kinds")),
-    CureReport: (CURE_FILE, "cure", ("steps",)),
-    BenchReport: (BENCH_FILE, "bench", ("variants", "verdict")),
-    ExportReport: (EXPORT_FILE, "export", ("ways",)),
-    ProfileReport: (PROFILE_FILE, "profile", ("kernels", "lines")),
+_STUDIES: Mapping[type[Fact], tuple[str, str, Collection[str], Document[Any] | None]] = {
+    AccuracyReport: (ACCURACY_FILE, "accuracy", ("verdict", "kinds"), ACCURACY),
+    CureReport: (CURE_FILE, "cure", ("steps",), CURE),
+    BenchReport: (BENCH_FILE, "bench", ("variants", "verdict"), BENCH),
+    ExportReport: (EXPORT_FILE, "export", ("ways",), EXPORT),
+    ProfileReport: (PROFILE_FILE, "profile", ("kernels", "lines"), None),
 }
-"""Of each report, its file in a recording, the command that writes it, and fields that it must
-have."""
+"""Of each report, its file in a recording, the command that writes it, fields that it must have,
+and the document that ``report`` shows; None where that is the diagnosis."""
 
 
 @dataclass(frozen=True)
@@ -279,26 +280,17 @@ class Study:
 
 def kept_study(place: NamedRun) -> Study | None:
     """Return the study that a recording was made for; None if there is none."""
-    from graphdoctor.studies.documents import ACCURACY, CURE, EXPORT
-    from graphdoctor.views.formats import BENCH
-
     if place.kind != "folder" or isinstance(place.location, Url):
         return None
-    for kind, document in (
-        (AccuracyReport, ACCURACY),
-        (CureReport, CURE),
-        (BenchReport, BENCH),
-        (ExportReport, EXPORT),
-    ):
-        file, command, _ = _STUDIES[kind]
-        if (place.path / file).is_file():
+    for kind, (file, command, _, document) in _STUDIES.items():
+        if document is not None and (place.path / file).is_file():
             return Study(command, document, kept_report(place, kind))
     return None
 
 
 def kept_report(place: NamedRun, kind: type[_Report]) -> _Report:
     """Read the report that an earlier command left."""
-    file, command, has = _STUDIES[kind]
+    file, command, has, _ = _STUDIES[kind]
     hint = f"graphdoctor {command} model.py makes one."
     path = place.path / file if place.kind == "folder" else place.path
     content = file_content(path, missing=f"{place.path} holds no {command}.", hint=hint)

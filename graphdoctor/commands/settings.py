@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from configparser import ConfigParser
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -19,7 +19,6 @@ from graphdoctor.facts.check import BudgetName
 from graphdoctor.facts.spec import FailOn, RunSpec, option
 from graphdoctor.facts.values import RUN, SWITCH, TEXTS, kinds_of, read_table, tables
 from graphdoctor.probe.file_names import WATCH_VARIABLE
-from graphdoctor.trials.launch.discover import project_folders
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.wording import near_names
 
@@ -177,15 +176,6 @@ def project_folder(start: Path) -> Path | None:
 def repository_of(start: Path) -> Path | None:
     """Return the root of the git repository that a directory is in; None outside any."""
     return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
-
-
-def projects_below(folder: Path) -> Iterator[Path]:
-    """Folders from this one down whose pyproject.toml configures graphdoctor; no environments and
-    hidden ones.
-    """
-    for place, files in project_folders(folder, ("node_modules", "site-packages", "__pycache__")):
-        if PYPROJECT in files and _section(place / PYPROJECT):
-            yield place
 
 
 def find_pyproject(start: Path) -> Path | None:

@@ -91,10 +91,10 @@ class _Runs(contextlib.ExitStack):
                 request = Request.of(target.spec, Measured(coverage=True))
                 store = self._project.settings.store
         except GraphDoctorError as error:
-            return _ended(TargetRun(target, error=error.message, hint=error.hint))
+            return self._pool.submit(TargetRun, target, error=error.message, hint=error.hint)
         except OSError as error:
             why = f"It can't be run in {folder}: {error.strerror}."
-            return _ended(TargetRun(target, error=why))
+            return self._pool.submit(TargetRun, target, error=why)
         limit_s = self._asked.timeout or target.timeout or self._project.settings.timeout
         setup = self._progress.setup(_absolute(self._asked.python) or target.python, limit_s)
         if setup.interpreter not in self._warm:
@@ -147,12 +147,6 @@ class _Runs(contextlib.ExitStack):
             recording=recording.replace(exit=worded_exit(recording.exit, CONFIGURATION))
         )
         return TargetRun(target, diagnosis, read_comments(_texts(recorded.folder, diagnosis, root)))
-
-
-def _ended(run: TargetRun) -> Future[TargetRun]:
-    future = Future[TargetRun]()
-    future.set_result(run)
-    return future
 
 
 def _absolute(python: str | None) -> str | None:

@@ -6,7 +6,6 @@ Light to import: ``graphdoctor --help`` takes little more than Python's own star
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import errno
 import io
@@ -48,32 +47,6 @@ _OF_THE_SYSTEM = (
 EXIT_INTERRUPTED = 130
 STANDARD_OUTPUT = "Standard output"
 """The name of its file in errors."""
-_IN_ASCII = {
-    **dict.fromkeys("·–━╸╺", "-"),
-    "µ": "u",
-    "→": "->",
-    "×": "x",
-    "…": "...",
-    "│": "|",
-    "§": "section ",
-    "±": "+-",
-    "•": "*",
-}
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    missing = error.object[error.start : error.end]
-    return "".join(
-        _IN_ASCII.get(character) or ascii(character)[1:-1] for character in missing
-    ), error.end
-
-
-def write_what_is_missing_in_ascii(stream: io.TextIOWrapper) -> None:
-    """Let a stream write every text, whatever its encoding."""
-    codecs.register_error("graphdoctor", _in_ascii)
-    stream.reconfigure(errors="graphdoctor")
 
 
 class _Results(io.FileIO):
@@ -114,13 +87,16 @@ def prepare_streams() -> None:
             # The lowest free number; a child doesn't inherit it, so there the stream is closed as
             # well.
             os.open(os.devnull, os.O_RDWR)
-    if sys.stdout is None:
+    given = sys.stdout
+    if given is None:
         sys.stdout = ClosedStream()
-    elif sys.stdout is sys.__stdout__:
-        kept = {
-            name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")
-        }
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Results(1, "wb", closefd=False)), **kept)
+    elif sys.__stdout__ is not None and sys.__stdout__ == given:
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Results(1, "wb", closefd=False)),
+            encoding=given.encoding,
+            errors="backslashreplace",
+            line_buffering=given.line_buffering,
+        )
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for as long as the process lives
 

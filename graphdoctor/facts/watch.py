@@ -7,13 +7,10 @@ from typing import Literal
 
 from .base import Fact
 
-WatchKind = Literal[
-    "compile", "recompile", "backward", "cuda_graph", "cuda_graph_skipped", "limit", "lost"
-]
+WatchKind = Literal["compile", "recompile", "backward", "cuda_graph", "cuda_graph_skipped", "limit"]
 """``compile``: a function's first; ``recompile``: another one; ``backward``: a backward graph that
 was compiled when it was first needed; ``cuda_graph``: one that was recorded; ``limit``: a function
-reached its recompile limit, so that new values run eagerly; ``lost``: events that couldn't be
-kept."""
+reached its recompile limit, so that new values run eagerly."""
 
 CacheResult = Literal["hit", "miss", "bypass"]
 
@@ -46,8 +43,6 @@ class WatchEvent(Fact):
     """Graph breaks of this compile; None if torch doesn't say."""
     cache: dict[str, CacheResult] = field(default_factory=dict)
     """What torch's caches did, by layer; empty if none was asked."""
-    count: int = 1
-    """Events that this one stands for, for ``lost``."""
     is_ok: bool = True
     """False if the compile failed, or was blocked."""
     is_locked: bool = False

@@ -31,8 +31,6 @@ def is_warning(event: WatchEvent) -> bool:
 
 def event_line(event: WatchEvent) -> str:
     """Say what happened, to which function, when and why, in one line."""
-    if event.kind == "lost":
-        return f"{counted(event.count, 'event')} lost: the sinks are too slow"
     return "".join(_parts(event))
 
 
@@ -70,7 +68,7 @@ def change_text(change: GuardChange) -> str:
 
 
 def summary_line(
-    *, compiles: int, recompiles: int, limit_hits: int, graph_breaks: int, seconds: float, lost: int
+    *, compiles: int, recompiles: int, limit_hits: int, graph_breaks: int, seconds: float
 ) -> str:
     """Say what a watch has counted, in a line."""
     counts = (
@@ -79,6 +77,5 @@ def summary_line(
         counted(graph_breaks, "graph break") if graph_breaks else None,
         counted(limit_hits, "limit hit") if limit_hits else None,
         f"{duration(seconds * 1e6)} of compiling" if compiles else None,
-        f"{counted(lost, 'event')} lost" if lost else None,
     )
     return join_texts(", ", *counts)

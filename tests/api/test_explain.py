@@ -197,7 +197,7 @@ def test_notebook_cell_has_its_source_in_the_report(name):
     )
     assert finding.location.text == "print('a break')  # seen"
     assert [entry.file for entry in finding.user_stack if entry.file == call] == []
-    assert "# seen" in report._repr_markdown_()
+    assert "# seen" in report._repr_html_()
 
 
 def test_importing_graphdoctor_imports_neither_torch_nor_pydantic(tmp_path):

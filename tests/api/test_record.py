@@ -62,7 +62,6 @@ def test_two_functions_and_a_recompile(capsys):
         assert {entry.file for entry in frame.call_path if entry.origin != "torch"} <= {__file__}
     assert recording.report() is recording.report()
     assert recording._repr_html_() == recording.report()._repr_html_()
-    assert recording._repr_markdown_() == recording.report()._repr_markdown_()
     assert "4 graphs" in repr(recording.report())
 
 

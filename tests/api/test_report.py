@@ -45,23 +45,6 @@ def test_html_that_a_cell_has_no_room_for_is_left_out_part_by_part(report, monke
     assert cut.count("<div") == cut.count("</div>")
 
 
-def test_markdown_shows_short_report_with_program_markup_escaped(report):
-    text = report._repr_markdown_()
-    assert "GD107" in text
-    assert "<script>" not in text.replace("`", "").replace("\\<", "")
-    assert len(text.encode()) <= 30_000
-
-
-def test_what_a_cell_has_no_room_for_is_said(report, monkeypatch):
-    whole = report._repr_markdown_()
-    monkeypatch.setattr("graphdoctor.api.report._MOST_IN_A_CELL", 700)
-    cut = report._repr_markdown_()
-    assert len(cut.encode()) <= 704
-    assert cut.endswith('*Cut here: `report.save("report.html")` writes all of it.*\n')
-    assert whole.startswith(cut[:200])
-    assert cut.count("\n```") % 2 == 0
-
-
 def test_text_json_and_html_replace_existing_files(report, tmp_path):
     for name in ("out.txt", "out.json", "out.html"):
         (tmp_path / name).write_text("old")

@@ -18,7 +18,6 @@ pytest.importorskip("torch._dynamo")
 
 import graphdoctor
 from graphdoctor import GraphDoctorError, RecompileError
-from graphdoctor.api.watching.outbox import Outbox
 from graphdoctor.facts.watch import WatchEvent
 from tests.api.state import process_state
 
@@ -245,7 +244,6 @@ def test_300_compiles_in_a_burst():
     assert seen.compiles == len(kept.events) == 300
     assert [event.function for event in kept.events] == [f"made_{it}" for it in range(300)]
     assert kept.is_closed
-    assert seen.lost_count == 0
 
 
 def test_two_threads():
@@ -489,25 +487,6 @@ def test_a_sink_that_hangs_holds_up_nothing(monkeypatch):
     assert time.monotonic() - started < 60
     assert seen.compiles == 1
     hung.set()
-
-
-def test_events_that_do_not_fit_are_counted(monkeypatch):
-    monkeypatch.setattr("graphdoctor.api.watching.outbox._MOST_WAITING", 2)
-    may_go, kept = threading.Event(), Kept()
-
-    class Slow(Kept):
-        def export(self, event):
-            may_go.wait()
-
-    outbox = Outbox([Slow(), kept])
-    for number in range(10):
-        outbox.put(WatchEvent(kind="compile", time_s=0.0, step=number))
-        time.sleep(0.01)
-    may_go.set()
-    outbox.close()
-    lost = [event for event in kept.events if event.kind == "lost"]
-    assert sum(event.count for event in lost) == outbox.lost_count == 7
-    assert len(kept.events) - len(lost) == 3
 
 
 # The end.

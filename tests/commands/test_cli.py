@@ -3,7 +3,6 @@ imports torch."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pty
@@ -21,7 +20,6 @@ import graphdoctor
 from graphdoctor.commands import command_for
 from graphdoctor.commands.app import command_of
 from graphdoctor.commands.commands import FOR_TOOLS, NAMES, overview
-from graphdoctor.commands.terminal import write_what_is_missing_in_ascii
 from graphdoctor.rules.catalog import ALL_RULES, PAGES
 from tests.conftest import CLEAN_TARGET, RECORDED_LOGS, RunCli, clean_environment, command_line
 from tests.each import for_each
@@ -202,14 +200,6 @@ def test_a_terminal_may_lack_signs(run_cli, trace, variables):
     assert json.loads(
         run_cli("report", trace, "--format", "json", env=clean_environment(**variables)).stdout
     )
-
-
-def test_signs_that_an_encoding_lacks_keep_their_meaning():
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    write_what_is_missing_in_ascii(stream)
-    stream.write("95.3 µs · 1.5× · 2 → 0 … 名")
-    stream.flush()
-    assert stream.buffer.getvalue() == b"95.3 us - 1.5x - 2 -> 0 ... \\u540d"
 
 
 # report.

@@ -271,27 +271,3 @@ def test_a_target_without_configuration_is_held_to_budgets(tmp_path: Path) -> No
     ] == [("max-breaks", 1, False), ("min-coverage", 1, True)]
     assert [(item["by"], item["reason"]) for item in target["ignored"]] == [("comment", "wanted")]
     assert (target["name"], target["new"]) == ("prints.py", [])
-
-
-def test_changed_files_of_two_packages_are_checked_in_one_call(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    for name, text in (("a", PRINTS), ("b", CLEAN_TARGET)):
-        folder = tmp_path / "packages" / name
-        folder.mkdir(parents=True)
-        (folder / "net.py").write_text(text)
-        (folder / "pyproject.toml").write_text(
-            '[[tool.graphdoctor.targets]]\nname = "net"\ntarget = "net.py"\n'
-        )
-    files = ("packages/a/net.py", "packages/b/net.py")
-    red = run_command(
-        "check", "--output", "sarif=check.sarif", "--files", *files, cwd=tmp_path, status=1
-    )
-    assert re.search(r"packages/a: net +failed +1 ", red.stdout)
-    assert re.search(r"packages/b: net +passed", red.stdout)
-    assert "--> packages/a/net.py:7:9 in Net.forward" in red.stdout
-    assert '"uri": "packages/a/net.py"' in (tmp_path / "check.sarif").read_text()
-    assert run_command("baseline", "-q", cwd=tmp_path / "packages" / "a").returncode == 0
-    green = run_command("check", "-q", "--files", "packages/a/net.py", cwd=tmp_path, status=0)
-    assert "Skipped\npackages/b: net" in green.stdout
-    refused = run_command("check", "-q", "--baseline", "x.json", "--files", *files, cwd=tmp_path)
-    assert "--baseline is of one project" in refused.stderr

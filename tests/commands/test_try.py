@@ -149,9 +149,3 @@ def test_a_patch_that_does_not_apply_runs_nothing(folder: Path, patch: str, said
         "can't be read: No such file"
         in run_command("try", "no.diff", "model.py", cwd=folder, status=2).stderr
     )
-
-
-def test_proposer_names_the_command_that_replaces_it(folder: Path) -> None:
-    done = run_command("fix", "model.py", "--proposer", "agent", cwd=folder, status=2)
-    assert "--proposer left graphdoctor" in done.stderr
-    assert "graphdoctor try PATCH.diff TARGET" in done.stderr

@@ -4,10 +4,12 @@ checked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+from typing import Annotated, Any
 
 import pytest
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.wording import nearest
@@ -15,8 +17,10 @@ from graphdoctor.wording import nearest
 _LIMITS = ("max_breaks", "max_recompiles", "min_coverage")
 _NAMES = (*_LIMITS, "own_code", "config")
 
+Limit = Annotated[int, Field(ge=0)]
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True))
 class MarkerArguments:
     """What a marker asks of its test.
 
@@ -28,11 +32,11 @@ class MarkerArguments:
         config: Values of ``torch._dynamo.config`` for the test.
     """
 
-    max_breaks: int | None = None
-    max_recompiles: int | None = None
-    min_coverage: float | None = None
+    max_breaks: Limit | None = None
+    max_recompiles: Limit | None = None
+    min_coverage: int | float | None = None
     own_code: bool = False
-    config: Mapping[str, object] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
 
     @property
     def has_limits(self) -> bool:
@@ -63,19 +67,13 @@ def arguments_of(marker: pytest.Mark | None) -> MarkerArguments:
     for name in marker.kwargs:
         if name not in _NAMES:
             raise _wrong(f"has no argument {name}", hint=nearest(name, _NAMES, most=2))
-    arguments = MarkerArguments(**marker.kwargs)
-    for name in ("max_breaks", "max_recompiles"):
-        value = getattr(arguments, name)
-        if value is not None and (type(value) is not int or value < 0):
-            raise _wrong(f"needs a whole number for {name}, not {value!r}")
+    try:
+        arguments = MarkerArguments(**marker.kwargs)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise _wrong(f"can't take {wrong['loc'][0]}={wrong['input']!r}: {wrong['msg']}") from None
     if arguments.min_coverage is not None:
         check_share(arguments.min_coverage)
-    if type(arguments.own_code) is not bool:
-        raise _wrong(f"needs True or False for own_code, not {arguments.own_code!r}")
-    if not isinstance(arguments.config, Mapping) or not all(
-        isinstance(name, str) for name in arguments.config
-    ):
-        raise _wrong(f"needs a dict of settings for config, not {arguments.config!r}")
     if arguments.own_code and arguments.max_breaks is None:
         raise _wrong(
             "has own_code without max_breaks, so it has no effect", hint="Add max_breaks=0."

@@ -14,36 +14,25 @@ from graphdoctor.facts.watch import WatchEvent, WatchKind
 class Metric(NamedTuple):
     """A sum of what events add to it; one in seconds is a histogram."""
 
-    name: str
     description: str
     unit: str
     """In UCUM, as OpenTelemetry has it."""
     labels: tuple[str, ...] = ()
 
 
-class Sample(NamedTuple):
-    """An amount that one event adds to a metric."""
-
-    metric: Metric
-    value: float
-    labels: dict[str, str] = {}  # noqa: RUF012 - nobody writes to it
-
-
-COUNT = Metric(
-    "torch.compile.count",
-    "Compiles and recordings of CUDA graphs, done or not",
-    "{compile}",
-    ("trigger", "kind", "outcome"),
-)
-DURATION = Metric("torch.compile.duration", "Time that a compile took", "s")
-RECOMPILES = Metric("torch.compile.recompiles", "Recompiles", "{compile}")
-LIMIT_HITS = Metric(
-    "torch.compile.limit_hits", "Times a function reached a recompile limit", "{hit}"
-)
-GRAPH_BREAKS = Metric("torch.compile.graph_breaks", "Graph breaks in compiles", "{break}")
-CACHE = Metric("torch.compile.cache", "Lookups in torch's caches", "{lookup}", ("layer", "result"))
-LOST = Metric("torch.compile.lost", "Events that the sinks were too slow for", "{event}")
-METRICS = (COUNT, DURATION, RECOMPILES, LIMIT_HITS, GRAPH_BREAKS, CACHE, LOST)
+METRICS = {
+    "torch.compile.count": Metric(
+        "Compiles and recordings of CUDA graphs, done or not",
+        "{compile}",
+        ("trigger", "kind", "outcome"),
+    ),
+    "torch.compile.duration": Metric("Time that a compile took", "s"),
+    "torch.compile.recompiles": Metric("Recompiles", "{compile}"),
+    "torch.compile.limit_hits": Metric("Times a function reached a recompile limit", "{hit}"),
+    "torch.compile.graph_breaks": Metric("Graph breaks in compiles", "{break}"),
+    "torch.compile.cache": Metric("Lookups in torch's caches", "{lookup}", ("layer", "result")),
+}
+"""By name."""
 
 DURATION_BOUNDS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 _TRIGGERS: dict[WatchKind, str] = {
@@ -56,23 +45,22 @@ _TRIGGERS: dict[WatchKind, str] = {
 """By torch's names (``CallbackTrigger`` in ``torch/_dynamo/callback.py``, 2.13)."""
 
 
-def samples(event: WatchEvent) -> Iterator[Sample]:
-    """Yield what an event adds; nothing where torch doesn't say."""
+def samples(event: WatchEvent) -> Iterator[tuple[str, float, dict[str, str]]]:
+    """Yield what an event adds to metrics, with its labels; nothing where torch doesn't say."""
     if (trigger := _TRIGGERS.get(event.kind)) is not None:
         kind = "cuda_graph" if event.kind == "cuda_graph_skipped" else event.kind
-        yield Sample(COUNT, 1, {"trigger": trigger, "kind": kind, "outcome": _outcome(event)})
+        labels = {"trigger": trigger, "kind": kind, "outcome": _outcome(event)}
+        yield "torch.compile.count", 1, labels
     if event.seconds is not None:
-        yield Sample(DURATION, event.seconds)
+        yield "torch.compile.duration", event.seconds, {}
     if event.kind == "recompile" and not event.is_blocked:
-        yield Sample(RECOMPILES, 1)
+        yield "torch.compile.recompiles", 1, {}
     if event.kind == "limit":
-        yield Sample(LIMIT_HITS, 1)
+        yield "torch.compile.limit_hits", 1, {}
     if event.graph_breaks:
-        yield Sample(GRAPH_BREAKS, event.graph_breaks)
+        yield "torch.compile.graph_breaks", event.graph_breaks, {}
     for layer, result in event.cache.items():
-        yield Sample(CACHE, 1, {"layer": layer, "result": result})
-    if event.kind == "lost":
-        yield Sample(LOST, event.count)
+        yield "torch.compile.cache", 1, {"layer": layer, "result": result}
 
 
 def _outcome(event: WatchEvent) -> str:

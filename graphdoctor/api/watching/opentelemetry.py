@@ -28,12 +28,12 @@ class OpenTelemetrySink:
 
     def __init__(self, _argument: str | None = None) -> None:
         meter = metrics.get_meter("graphdoctor", __version__)
-        self._record = {metric: _recorder(meter, metric) for metric in METRICS}
+        self._record = {name: _recorder(meter, name, metric) for name, metric in METRICS.items()}
 
     def export(self, event: WatchEvent) -> None:
         """Count the event."""
-        for metric, value, labels in samples(event):
-            self._record[metric](value, labels)
+        for name, value, labels in samples(event):
+            self._record[name](value, labels)
 
     def mark_span(self, event: WatchEvent) -> None:
         """Add the event to the span of the calling thread, if it is recorded."""
@@ -47,12 +47,14 @@ class OpenTelemetrySink:
         """Nothing is kept: the SDK exports."""
 
 
-def _recorder(meter: metrics.Meter, metric: Metric) -> Callable[[float, dict[str, str]], None]:
+def _recorder(
+    meter: metrics.Meter, name: str, metric: Metric
+) -> Callable[[float, dict[str, str]], None]:
     if metric.unit == "s":
         return meter.create_histogram(
-            metric.name,
+            name,
             metric.unit,
             metric.description,
             explicit_bucket_boundaries_advisory=DURATION_BOUNDS_S,
         ).record
-    return meter.create_counter(metric.name, metric.unit, metric.description).add
+    return meter.create_counter(name, metric.unit, metric.description).add

@@ -35,8 +35,8 @@ class PrometheusSink:
 
     def export(self, event: WatchEvent) -> None:
         """Count the event."""
-        for metric, value, labels in samples(event):
-            collector = self._metrics[metric]
+        for name, value, labels in samples(event):
+            collector = self._metrics[name]
             labeled = collector.labels(**labels) if labels else collector
             labeled.observe(value) if isinstance(labeled, Histogram) else labeled.inc(value)
 
@@ -48,13 +48,13 @@ class PrometheusSink:
 
 
 @cache
-def _registered() -> dict[Metric, Counter | Histogram]:
+def _registered() -> dict[str, Counter | Histogram]:
     """Return the process's metrics: a registry takes each name once."""
-    return {metric: _collector(metric) for metric in METRICS}
+    return {name: _collector(name.replace(".", "_"), metric) for name, metric in METRICS.items()}
 
 
-def _collector(metric: Metric) -> Counter | Histogram:
-    name, text = metric.name.replace(".", "_"), metric.description
+def _collector(name: str, metric: Metric) -> Counter | Histogram:
     if metric.unit == "s":
-        return Histogram(name, text, unit="seconds", buckets=DURATION_BOUNDS_S)
-    return Counter(name, text, metric.labels)
+        bounds = DURATION_BOUNDS_S
+        return Histogram(name, metric.description, unit="seconds", buckets=bounds)
+    return Counter(name, metric.description, metric.labels)

@@ -49,9 +49,7 @@ class SpanSink(Protocol):
 
 
 class LogSink:
-    """Writes to Python's logging: compiles at INFO; recompiles, limits and lost events at
-    WARNING.
-    """
+    """Writes to Python's logging: compiles at INFO; recompiles and limits at WARNING."""
 
     def __init__(self, _argument: str | None = None) -> None:
         self._logger = logging.getLogger(LOGGER)

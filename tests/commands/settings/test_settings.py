@@ -10,6 +10,7 @@ import pytest
 from graphdoctor.commands.settings import (
     Settings,
     load_settings,
+    repository_of,
     ruling_variables,
     unknown_variables,
 )
@@ -151,3 +152,11 @@ def test_fail_variables_are_named_unless_an_option_overrules_them():
         "GRAPHDOCTOR_IGNORE=GD1",
     )
     assert ruling_variables({"fail_on": "--fail-on"}, environment) == ("GRAPHDOCTOR_IGNORE=GD1",)
+
+
+def test_a_repository_begins_where_git_is(tmp_path: Path) -> None:
+    below = tmp_path / "packages" / "a"
+    below.mkdir(parents=True)
+    assert repository_of(below) is None
+    (tmp_path / ".git").write_text("gitdir: elsewhere\n")
+    assert repository_of(below) == tmp_path

@@ -122,16 +122,6 @@ def test_a_failing_size_leaves_the_others_measured(tmp_path):
     assert run_command("bench", "--format", "json", cwd=tmp_path).stdout == process.stdout
 
 
-def test_explain_can_add_a_bench(tmp_path):
-    (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
-    arguments = ("explain", "napping.py:Faster", "--backend", "aot_eager", "--bench")
-    process = run_command(*arguments, cwd=tmp_path, is_brief=True, status=0)
-    explained, _, benched = process.stdout.partition("backend=aot_eager is fastest: ")
-    assert "No graph breaks." in explained
-    assert "over eager, pays off after" in benched
-    assert "Not checked: cold starts" in benched
-
-
 QUICK = ("bench", "napping.py:Broken", "--backend", "aot_eager", "--variant", "dynamic=true")
 
 
