@@ -2,56 +2,35 @@
 
 Each node is a Python statement, usually on a line of its own; a comment above it has the source
 line that it comes from. Bodies of higher-order operators, printed as classes inside, are left out;
-unknown lines are counted.
+lines that aren't understood are counted.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-import keyword
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from graphdoctor.facts.picture import StageNode
 
-_CLASS = re.compile(r"^(?P<indent> *)class \S+\(torch\.nn\.Module\):$")
-_SIGNATURE = re.compile(r"^ *def \w+\(")
-_SIGNATURE_END = re.compile(r"^ *\).*:$")
+_CLASS = re.compile(r"^ *class \S+\(torch\.nn\.Module\):$")
 _WRAP = re.compile(r'^ *wrap\("\w+"\)$')
-_PLACE = re.compile(r"\bFile: (?P<file>\S.*?):(?P<line>\d+) in [^,]+?, code: ")
+_PLACE = re.compile(r"\bFile: (?P<file>\S.*?):(?P<line>\d{1,9}) in [^,]+?, code: ")
 _NO_PLACE = "No stacktrace found for following nodes"
-_STATEMENT = re.compile(
-    r' *(?:#|class |return\b|"""|\w+(?: ?: ?"[^"]*")? = |[\w.]+\[|\w+ \S{1,2}= )'
-)
-"""The beginning of another node's line, where a statement of several lines ends at the latest."""
 _OBJECT = re.compile(r"<(?=[A-Za-z_])[^<>\n]*>")
 """Python's own text for an object, such as ``<Color.RED: 1>``; torch prints operators with a space
 after them."""
+_MOST_ERRORS = 20
+"""Lines that Python can't read, after which a text isn't taken for a graph."""
 _TENSOR = re.compile(
     r"^(?:\w+\()?(?P<dtype>[a-z]\w*)\[(?P<shape>[^\[\]]*)\](?:\[[^\[\]]*\])?(?P<device>[a-z][\w:]*)?"
 )
 _SYMBOL = re.compile(r"^Sym\((?P<value>.*)\)$")
 _BOXED_ARGUMENT = re.compile(r"_boxed_arg_\d+(?:_\d+)?$")
 _OPERATOR_FUNCTION = re.compile(r"^_operator_(?=[a-z])")
-
-_NUMBER = r"-?(?:0|[1-9]\d*)(?:\.\d*)?(?:e[+-]?\d+)?"
-_ATOM = rf"(?:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*|{_NUMBER})"
-_ATOMS = rf"(?:{_ATOM}(?:, {_ATOM})*+)?"
-_ARGUMENT = rf"(?:\[{_ATOMS}\]|device\(type='\w+'(?:, index=\d+)?\)|{_ATOM})"
-_CALL = re.compile(
-    r"(?P<name>[A-Za-z_]\w*)(?:: \"(?P<value>[^\"\\]*)\")? = "
-    rf"(?P<call>(?P<target>torch(?:\.[A-Za-z_]\w*)+)\((?P<arguments>(?:{_ARGUMENT}(?:,"
-    rf" {_ARGUMENT}(?! ?=))*+)?"
-    rf"(?:(?:, |(?<=\())[A-Za-z_]\w* ?= ?{_ARGUMENT})*+)\))(?:;  (?:[A-Za-z_]\w* = )++None)?",
-    re.ASCII,
-)
-"""A call of one of torch's functions, as most statements are: reading these as Python takes several
-times as long."""
-_INPUT = re.compile(r"(?<![\w.'])(?:[A-Za-z_]\w*)(?!\w| ?=|\()", re.ASCII)
-"""A name in the arguments of such a call, without those of keyword arguments and functions."""
 
 _OPERATORS = {
     "Mult": "mul",
@@ -68,9 +47,6 @@ _OPERATORS = {
 }
 """Names in ``operator`` of those of Python's operators that ``ast`` doesn't call the same."""
 _NO_NODES = (ast.Not, ast.Is, ast.IsNot, ast.In, ast.NotIn)
-_KEYWORDS = frozenset(keyword.kwlist) - {"None", "True", "False"}
-_MEANT = frozenset({"torch", "device"})
-"""Names that mean what torch means by them, unless a node has them."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +59,22 @@ class PrintedGraph:
 
 def parse_graph(text: str, names_file: Callable[[str], bool] = lambda _file: True) -> PrintedGraph:
     """Parse a printed graph."""
-    reader = _Reader(names_file)
-    with warnings.catch_warnings():
-        # Python warns about unknown escapes in strings.
-        warnings.simplefilter("ignore")
-        reader.read(text.split("\n"))
-    return PrintedGraph(reader.nodes(), reader.unread_lines)
+    lines = text.split("\n")
+    classes = [at for at, line in enumerate(lines) if _CLASS.match(line)]
+    if not classes:
+        return PrintedGraph((), _written(lines))
+    begin, end = classes[0], [*classes, len(lines), len(lines)][1]
+    before = [line for line in lines[:begin] if not _WRAP.match(line)]
+    # Its name isn't always one in Python. What follows the graph is the body of a higher-order
+    # operator, whose names are its own.
+    lines = ["class Graph:", *lines[begin + 1 : end]]
+    body, unread = _parsed(lines)
+    match body:
+        case [ast.ClassDef(body=[ast.FunctionDef() as function, *_])]:
+            reader = _Reader(lines, names_file)
+            reader.read(function)
+            return PrintedGraph(reader.nodes(), _written(before) + unread + reader.unread_lines)
+    return PrintedGraph((), _written(before) + _written(lines[1:]))
 
 
 def short_target(target: str) -> str:
@@ -96,16 +82,49 @@ def short_target(target: str) -> str:
     return target.removeprefix("torch.ops.")
 
 
-def _parsed(text: str) -> list[ast.stmt] | None:
-    try:
-        return compile(text, "<graph>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True).body  # type: ignore[no-any-return,attr-defined]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def _written(lines: Sequence[str]) -> int:
+    return sum(bool(line.strip()) for line in lines)
+
+
+def _parsed(lines: list[str]) -> tuple[list[ast.stmt], int]:
+    """Return the statements, and how many lines were emptied because Python can't read them."""
+    unread = 0
+    with warnings.catch_warnings():
+        # Python warns about unknown escapes in strings.
+        warnings.simplefilter("ignore")
+        while unread < _MOST_ERRORS:
+            try:
+                return ast.parse("\n".join(lines)).body, unread
+            except SyntaxError as error:
+                at = min(error.lineno or 1, len(lines)) - 1
+                without_objects = _OBJECT.sub("...", lines[at])
+                unread += without_objects == lines[at]
+                lines[at] = "" if without_objects == lines[at] else without_objects
+            except (ValueError, RecursionError, MemoryError):
+                break
+    return [], unread
+
+
+def _on_one_line(body: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:
+    """Yield the statements of each line, or of lines that one of them joins."""
+    group: list[ast.stmt] = []
+    for statement in body:
+        if group and statement.lineno > _end(group):
+            yield group
+            group = []
+        group.append(statement)
+    yield group
+
+
+def _end(group: Sequence[ast.stmt]) -> int:
+    last = group[-1]
+    return last.end_lineno or last.lineno
 
 
 class _Reader:
-    def __init__(self, names_file: Callable[[str], bool]) -> None:
+    def __init__(self, lines: Sequence[str], names_file: Callable[[str], bool]) -> None:
         self.unread_lines = 0
+        self._lines = lines
         self._names_file = names_file
         self._place: tuple[str | None, int | None] = None, None
         # Placeholders by their names in the signature.
@@ -115,7 +134,6 @@ class _Reader:
         self._known: set[str] = set()
         self._boxed: dict[str, list[str]] = {}
         self._nodes: list[StageNode] = []
-        self._text = ""
 
     def nodes(self) -> tuple[StageNode, ...]:
         placeholders = (
@@ -126,108 +144,37 @@ class _Reader:
         )
         return (*placeholders, *self._nodes)
 
-    def read(self, lines: Sequence[str]) -> None:
-        at = self._read_head(lines)
-        while at < len(lines) and not _CLASS.match(line := lines[at]):
-            text = line.strip()
-            if text.startswith("#"):
+    def read(self, function: ast.FunctionDef) -> None:
+        parts = function.args
+        named = (*parts.posonlyargs, *parts.args, parts.vararg, *parts.kwonlyargs, parts.kwarg)
+        self._take_arguments(
+            {item.arg: _value(item.annotation) for item in named if item and item.arg != "self"}
+        )
+        at = function.lineno
+        for group in _on_one_line(function.body):
+            self._read_comments(self._lines[at : group[0].lineno - 1])
+            at = _end(group)
+            if not self._take(group):
+                self.unread_lines += _written(self._lines[group[0].lineno - 1 : at])
+        self._read_comments(self._lines[at:])
+
+    def _read_comments(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            if line.strip().startswith("#"):
                 place = _PLACE.search(line)
                 is_named = place is not None and self._names_file(place["file"])
-                self._place = (
-                    (place["file"], int(place["line"][:9])) if place and is_named else (None, None)
-                )
+                named = (place["file"], int(place["line"])) if place and is_named else None
+                self._place = named or (None, None)
                 self.unread_lines += place is None and _NO_PLACE not in line
-            elif text == '"""':
-                # FX_GRAPH_SHOW_META prints a node's metadata.
-                ends = (n for n in range(at + 1, len(lines)) if lines[n].strip() == '"""')
-                at = next(ends, len(lines))
-            elif text:
-                at = self._read_statement(lines, at)
-                continue
-            at += 1
-        # What follows is the body of a higher-order operator, whose names are its own.
-
-    def _read_head(self, lines: Sequence[str]) -> int:
-        is_class = False
-        for at, line in enumerate(lines):
-            if is_class and _SIGNATURE.match(line):
-                return self._read_signature(lines, at)
-            is_head = not is_class and _CLASS.match(line) is not None
-            is_class |= is_head
-            self.unread_lines += bool(line.strip()) and not is_head and not _WRAP.match(line)
-        return len(lines)
-
-    def _read_signature(self, lines: Sequence[str], at: int) -> int:
-        end = at + 1
-        if not lines[at].rstrip().endswith(":"):
-            while end < len(lines) and not _SIGNATURE_END.match(lines[end]):
-                end += 1
-            end = min(end + 1, len(lines))
-        match _parsed("\n".join(lines[at:end]).strip() + "\n  pass"):
-            case [ast.FunctionDef(args=parts), *_]:
-                named = (
-                    *parts.posonlyargs,
-                    *parts.args,
-                    parts.vararg,
-                    *parts.kwonlyargs,
-                    parts.kwarg,
-                )
-                self._take_arguments(
-                    {
-                        item.arg: _value(item.annotation)
-                        for item in named
-                        if item and item.arg != "self"
-                    }
-                )
-            case _:
-                self.unread_lines += end - at
-        return end
 
     def _take_arguments(self, arguments: dict[str, str | None]) -> None:
         self._arguments = arguments
         self._known = set(arguments)
 
-    def _read_statement(self, lines: Sequence[str], at: int) -> int:
-        end = at + 1
-        text = lines[at].strip()
-        if self._read_call(text):
-            return end
-        body = _parsed(text)
-        if body is None:
-            indent = _indent(lines[at])
-            while end < len(lines) and (
-                not _STATEMENT.match(lines[end]) or _indent(lines[end]) > indent
-            ):
-                end += 1
-            text = "\n".join(lines[at:end]).strip()
-            body = _parsed(text)
-        if body is None:
-            text = _OBJECT.sub("...", text)
-            body = _parsed(text)
-        self._text = text
-        if body is None or not self._take(body):
-            self.unread_lines += sum(bool(line.strip()) for line in lines[at:end])
-        return end
-
-    def _read_call(self, text: str) -> bool:
-        match = _CALL.fullmatch(text) if text.isascii() else None
-        if match is None or not self._known.isdisjoint(_MEANT):
-            return False
-        names = dict.fromkeys(_INPUT.findall(match["arguments"]))
-        if not _KEYWORDS.isdisjoint((*names, match["name"], *match["target"].split("."))):
-            return False
-        value = None if match["value"] is None else _value_of(match["value"])
-        target = short_target(match["target"])
-        text = short_target(match["call"])
-        self._add(
-            match["name"], "call_function", target, self._known_among(names), value=value, text=text
-        )
-        return True
-
     def _take(self, body: list[ast.stmt]) -> bool:
         match [statement for statement in body if not _is_deletion(statement)]:
-            case [] | [ast.Pass()]:
-                return True
+            case [] | [ast.Pass()] | [ast.Expr(value=ast.Constant(value=str()))]:
+                return True  # also a node's metadata, which FX_GRAPH_SHOW_META prints as a string
             case [ast.Return(value=value), *rest]:
                 # Its name isn't printed.
                 name = "output"
@@ -293,7 +240,7 @@ class _Reader:
         operation = self._operation(value)
         if operation is None:
             return False
-        text = _text_of(value, self._text) if operation[0].startswith("call_") else None
+        text = self._text_of(value) if operation[0].startswith("call_") else None
         self._add(name, *operation, self._inputs(value), value=_value(annotation), text=text)
         return True
 
@@ -368,25 +315,21 @@ class _Reader:
         walked = (node for part in parts if part is not None for node in ast.walk(part))
         nodes = [node for node in walked if isinstance(node, ast.Name)]
         nodes.sort(key=lambda node: (node.lineno, node.col_offset))
-        return self._known_among(node.id for node in nodes)
-
-    def _known_among(self, names: Iterable[str]) -> list[str]:
         inputs: dict[str, None] = {}
-        for name in names:
-            if name in self._known:
-                inputs[name] = None
-            elif name in self._boxed:
-                inputs.update(dict.fromkeys(self._boxed[name]))
+        for node in nodes:
+            if node.id in self._known:
+                inputs[node.id] = None
+            elif node.id in self._boxed:
+                inputs.update(dict.fromkeys(self._boxed[node.id]))
         return list(inputs)
 
-
-def _text_of(value: ast.expr, text: str) -> str:
-    if value.end_lineno != value.lineno or not text.isascii():
-        return short_target(ast.unparse(value))
-    # All statements but a few are a single line; ``ast.get_source_segment`` takes several times as
-    # long.
-    line = text if "\n" not in text else text.split("\n")[value.lineno - 1]
-    return short_target(line[value.col_offset : value.end_col_offset])
+    def _text_of(self, value: ast.expr) -> str:
+        # Almost all are on a single line; ``ast.get_source_segment`` splits the whole text for
+        # each.
+        line = self._lines[value.lineno - 1]
+        if value.end_lineno != value.lineno or not line.isascii():
+            return short_target(ast.unparse(value))
+        return short_target(line[value.col_offset : value.end_col_offset])
 
 
 def _operator(kind: ast.operator | ast.unaryop | ast.cmpop) -> str:
@@ -435,17 +378,10 @@ def dotted_path(expression: ast.expr) -> list[str] | None:
 def _value(annotation: ast.expr | None) -> str | None:
     if not (isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)):
         return None
-    return _value_of(annotation.value)
-
-
-def _value_of(text: str) -> str:
+    text = annotation.value
     if match := _SYMBOL.match(text):
         return match["value"]
     if match := _TENSOR.match(text):
         device = match["device"] or "cpu"
         return f"{match['dtype']}[{match['shape']}]" + ("" if device == "cpu" else f" {device}")
     return text
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip(" "))
