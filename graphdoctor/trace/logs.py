@@ -121,11 +121,8 @@ _HEADER = re.compile(
 _RANK_IN_NAME = re.compile(r"(?:^|[_.-])rank[_-]?(\d+)(?=[_.-]|$)")
 _RANK_FOLDER = re.compile(r"rank[_-]?(\d+)")
 _ATTEMPT_FOLDER = re.compile(r"attempt_\d+")
-_SAMPLE_BYTES = 1 << 16
-_SAMPLES = 10
-
-Writer = tuple[int, int | None]
-"""A process and its rank."""
+_SAMPLE_BYTES = 1 << 18
+"""Of a log's start and of its end, where its process and its rank are looked for."""
 
 
 @dataclass(frozen=True)
@@ -134,26 +131,27 @@ class ProcessLogs:
 
     Args:
         rank: As its records, its log's name or the folder's name has it.
-        writers: All that wrote to these logs; empty if it's one.
     """
 
     logs: tuple[LogFile, ...]
     pid: int | None
     rank: int | None
-    writers: tuple[Writer, ...] = ()
 
 
 def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[ProcessLogs]:
-    """The processes that wrote the logs, the main one first.
+    """The processes that began the logs, the main one first; others that share a log are found
+    while it is read.
 
     Without a ``main_pid`` that is the one with the lowest rank, otherwise the one that wrote first.
     Only our own recordings have it. Each of them is of one machine, so only there do logs with one
     process id belong together.
     """
     logs = list(logs)
-    begun = [item for of_log in for_each(_processes_of, logs, logs) for item in of_log]
     # By creation, since the names are random.
-    begun.sort(key=lambda item: (not item[0], item[0], item[1].logs[0].name))
+    begun = sorted(
+        for_each(_process_of, logs, logs),
+        key=lambda item: (not item[0], item[0], item[1].logs[0].name),
+    )
     processes = _ranked_by_folder(process for _, process in begun)
     if main_pid is not None:
         processes = _joined(processes)
@@ -170,42 +168,23 @@ def find_processes(logs: Iterable[LogFile], *, main_pid: int | None) -> list[Pro
     return sorted(processes, key=lambda process: process is not main)
 
 
-def _processes_of(log: LogFile) -> list[tuple[str, ProcessLogs]]:
-    writers = _find_writers(log)
-    if not writers:
-        return [("", ProcessLogs((log,), None, named_rank(log)))]
-    every = () if len(writers) == 1 else tuple(pair for _, pair in writers)
-    processes = [(time, ProcessLogs((log,), pid, rank, every)) for time, (pid, rank) in writers]
-    if all(rank is None for _, (_, rank) in writers):
-        # The others were forked from the first.
-        time, first = processes[0]
-        processes[0] = time, replace(first, rank=named_rank(log))
-    return processes
-
-
-def _find_writers(log: LogFile) -> list[tuple[str, Writer]]:
-    first: dict[Writer, str] = {}
-    for sample in _samples(log):
-        for time, pid, fields in _HEADER.findall(sample):
-            first.setdefault((int(pid), _recorded_rank(fields)), time.decode())
-    ranked = {pid for pid, rank in first if rank is not None}
-    writers: list[tuple[str, Writer]] = []
-    for (pid, rank), time in first.items():
-        if rank is None and pid in ranked:
-            continue  # records from before the process joined its group
-        is_another = any(pid == earlier for _, (earlier, _) in writers)
-        writers.append((time if is_another else first.get((pid, None), time), (pid, rank)))
-    return writers
+def _process_of(log: LogFile) -> tuple[str, ProcessLogs]:
+    """The process that began a log, and when."""
+    headers = [header for sample in _samples(log) for header in _HEADER.findall(sample)]
+    if not headers:
+        return "", ProcessLogs((log,), None, named_rank(log))
+    time, first, _ = headers[0]
+    # Records from before the process joined its group have none.
+    ranks = (_recorded_rank(fields) for _, pid, fields in headers if pid == first)
+    ranks = (rank for rank in ranks if rank is not None)
+    return time.decode(), ProcessLogs((log,), int(first), next(ranks, named_rank(log)))
 
 
 def _samples(log: LogFile) -> Iterator[bytes]:
-    size = log.size_bytes if log.is_seekable else None
-    if size is None or size <= _SAMPLES * _SAMPLE_BYTES:
-        yield log.part(0, _SAMPLES * _SAMPLE_BYTES)
-        return
-    for number in range(_SAMPLES):
-        sample = log.part((size - _SAMPLE_BYTES) * number // (_SAMPLES - 1), _SAMPLE_BYTES)
-        yield sample if number == 0 else sample[sample.find(b"\n") + 1 :]
+    yield log.part(0, _SAMPLE_BYTES)
+    if log.is_seekable and (log.size_bytes or 0) > _SAMPLE_BYTES:
+        last = log.part(max((log.size_bytes or 0) - _SAMPLE_BYTES, _SAMPLE_BYTES), _SAMPLE_BYTES)
+        yield last[last.find(b"\n") + 1 :]
 
 
 def _recorded_rank(fields: bytes) -> int | None:
@@ -256,7 +235,6 @@ def _joined(processes: Sequence[ProcessLogs]) -> list[ProcessLogs]:
                 tuple(dict.fromkeys((*before.logs, *process.logs))),
                 process.pid,
                 process.rank if before.rank is None else before.rank,
-                (*before.writers, *process.writers),
             )
     return [*joined.values(), *(process for process in processes if process.pid is None)]
 

@@ -5,13 +5,12 @@ is asked for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self, TypeVar
 
 from graphdoctor.executors.executor import Executor
-from graphdoctor.facts.base import grouped
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
 from graphdoctor.trace.gaps import Beginning, has_lost_event
 from graphdoctor.trace.grammar import LogDamage, Record, records_of
@@ -262,54 +261,40 @@ def read_logs(
 ) -> LogContents:
     """Read all logs, each once."""
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
-    for log, of_log in grouped(
-        (log, taken) for taken in contents.processes for log in taken.process.logs
-    ).items():
-        _read_log(log, of_log, contents, new_section, executor)
+    for taken in contents.processes[:]:
+        for log in taken.process.logs:
+            _read_log(log, taken, contents, new_section, executor)
     return contents
 
 
 def _read_log(
     log: LogFile,
-    takers: Sequence[ProcessSections],
+    first: ProcessSections,
     contents: LogContents,
     new_section: Callable[[], Section],
     executor: Executor,
 ) -> None:
-    by_lane: dict[Lane, ProcessSections | None] = {}
-    for pid, rank in dict.fromkeys(pair for taken in takers for pair in taken.process.writers):
-        of_pid = (taken for taken in takers if taken.process.pid == pid)
-        fitting = (taken for taken in of_pid if rank in (None, taken.process.rank))
-        by_lane[Lane(pid, rank)] = next(fitting, None)
-    by_lane = by_lane or {Lane(taken.process.pid, None): taken for taken in takers}
-    # If some are left out, so are those that the samples of the log missed.
-    is_whole = None not in by_lane.values()
+    by_lane = {Lane(first.process.pid, None): first}
     contents.damage.is_last_broken = False
-    first = takers[0]
     first.beginning.has_lost_event |= has_lost_event(log)
     lanes = Lanes(by_lane)
     begun = set[Lane]()
-    last = None
-    taken: ProcessSections | None = first
+    taken = first
     for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
         lane = lanes.of(record)
-        if lane not in by_lane and is_whole:
+        if lane not in by_lane:
             process = ProcessLogs((log,), lane.pid, lane.rank)
             by_lane[lane] = new = ProcessSections(process, [new_section()])
             contents.processes.append(new)
-        taken = by_lane.get(lane)
-        if taken is None:
-            continue
-        if lane not in begun and last is not None and not is_first_string(record):
+        if lane not in begun and begun and not is_first_string(record):
             # A forked process goes on with the strings of its parent.
-            parent = last.sections[-1].intake
-            taken.sections[0].intake.inherited = parent.inherited | parent.strings
-            taken.beginning.is_forked = True
+            parent = taken.sections[-1].intake
+            by_lane[lane].sections[0].intake.inherited = parent.inherited | parent.strings
+            by_lane[lane].beginning.is_forked = True
         begun.add(lane)
-        last = taken
+        taken = by_lane[lane]
         if lane.rank not in (None, taken.process.rank):
             taken.process = replace(taken.process, rank=lane.rank)
         if not taken.takes(record):
             contents.unreadable[record.kind] += 1
-    if taken is not None:
-        taken.is_cut |= contents.damage.is_last_broken or log.name in contents.damage.cut_logs
+    taken.is_cut |= contents.damage.is_last_broken or log.name in contents.damage.cut_logs

@@ -61,16 +61,6 @@ def test_two_ranks_in_one_file_are_two_processes(tmp_path, other_pid, is_interle
     assert {frame.file for frame in both.frames} == {frame.file for frame in once.frames}
 
 
-def test_processes_of_a_shared_file_are_read_separately(tmp_path):
-    log = tmp_path / "all.log"
-    log.write_bytes(interleaved(records(rank=0), records(pid=7, rank=1)))
-
-    processes = find_processes([local_log(log)], main_pid=None)
-
-    assert [(process.pid, process.rank) for process in processes] == [(PID, 0), (7, 1)]
-    assert {process.logs for process in processes} == {(local_log(log),)}
-
-
 def test_a_process_that_the_samples_miss_is_found_while_reading(tmp_path):
     log = tmp_path / "all.log"
     padding = (

@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dis import Positions
 from functools import cache
+from itertools import pairwise, starmap
 from typing import Any
 
 from ...facts.recording import Enclosing, EnclosingKind, SourceContext
@@ -181,8 +182,8 @@ class _Scope:
     def __init__(self, path: Sequence[ast.AST], statement: ast.stmt) -> None:
         self._statement = statement
         *self._outer, self._inner = (node for node in path if isinstance(node, _SCOPES))
-        body = [] if isinstance(self._inner, ast.Lambda) else self._inner.body
-        before = _Flow(body, _parameters(self._inner)).before.get(statement, set())
+        inside = path[path.index(self._inner) : path.index(statement) + 1]
+        before = _parameters(self._inner).union(*starmap(_bound_between, pairwise(inside)))
         deletes = (node for node in _nodes_of(self._inner) if isinstance(node, ast.Delete))
         # Where the scope deletes a name, before it or after it, isn't looked at.
         self._before = before - {name for node in deletes for name in _all_targets(*node.targets)}
@@ -287,68 +288,36 @@ def _all_targets(*nodes: ast.AST | None) -> _Names:
     }
 
 
-_Bound = _Names | None
-"""Names that are certainly bound; None where the code is never reached."""
+def _bound_between(outer: Any, inner: ast.AST) -> _Names:
+    """Return the names that are certainly bound when a part of a statement or scope begins."""
+    blocks = (getattr(outer, name, None) for name in ("body", "orelse", "finalbody"))
+    block = next((it for it in blocks if isinstance(it, list) and inner in it), [])
+    names = set[str]().union(*map(_bound_by, block[: block.index(inner)] if block else ()))
+    match outer:
+        case ast.For(body=body) | ast.AsyncFor(body=body) if inner in body:
+            return names | _all_targets(outer.target)
+        case ast.With() | ast.AsyncWith():
+            return names | _managed_names(outer)
+        case ast.ExceptHandler():
+            return names | _targets(outer)
+    return names
 
 
-class _Flow:
-    """The names that are certainly bound before each statement of a body, unless they are deleted;
-    none where it is never reached.
-    """
-
-    def __init__(self, body: Iterable[ast.stmt], bound: _Names) -> None:
-        self.before: dict[ast.stmt, _Names] = {}
-        self._run(body, bound)
-
-    def _run(self, body: Iterable[ast.stmt], bound: _Bound) -> _Bound:
-        for statement in body:
-            self.before[statement] = bound or set()
-            after = self._after(statement, self.before[statement])
-            bound = None if bound is None else after
-        return bound
-
-    def _after(self, statement: ast.stmt, bound: _Names) -> _Bound:
-        match statement:
-            case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
-                return None
-            case ast.If(body=body, orelse=otherwise):
-                return _either(self._run(body, bound), self._run(otherwise, bound))
-            case ast.With(items=items) | ast.AsyncWith(items=items):
-                inside = bound | _all_targets(*(item.optional_vars for item in items))
-                after = self._run(statement.body, inside)
-                # A manager such as `suppress` may end the body early.
-                is_whole = all("suppress" not in ast.unparse(item.context_expr) for item in items)
-                return after if is_whole else inside
-            case ast.Match(cases=cases):
-                for case in cases:
-                    self._run(case.body, bound | _all_targets(case.pattern))
-                return bound
-            case ast.For() | ast.AsyncFor() | ast.While():
-                # The body may not run at all.
-                self._run(statement.body, bound | _all_targets(getattr(statement, "target", None)))
-                self._run(statement.orelse, bound)
-                return bound
-            case ast.Try() | ast.TryStar():
-                return self._after_try(statement, bound)
-            case ast.AnnAssign(value=None):
-                return bound
-        targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-        return bound | _targets(statement) | _all_targets(*targets)
-
-    def _after_try(self, statement: ast.Try | ast.TryStar, bound: _Names) -> _Bound:
-        whole = self._run(statement.orelse, self._run(statement.body, bound))
-        for handler in statement.handlers:
-            name = {handler.name} if handler.name else set()
-            handled = self._run(handler.body, bound | name)
-            # Python removes the name when the handler ends.
-            whole = _either(whole, None if handled is None else handled - name)
-        after = None if whole is None else self._run(statement.finalbody, whole)
-        # The body may end anywhere.
-        self._run(statement.finalbody, bound)
-        return after
+def _bound_by(statement: ast.stmt) -> _Names:
+    """Return the names that a statement certainly binds; none of one that may not run whole."""
+    match statement:
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            # A manager such as `suppress` may end the body early.
+            is_whole = all("suppress" not in ast.unparse(item.context_expr) for item in items)
+            body = statement.body if is_whole else ()
+            return _managed_names(statement).union(*map(_bound_by, body))
+        case ast.If() | ast.Match() | ast.For() | ast.AsyncFor() | ast.While():
+            return set()
+        case ast.Try() | ast.TryStar() | ast.AnnAssign(value=None):
+            return set()
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    return _targets(statement) | _all_targets(*targets)
 
 
-def _either(names: _Bound, others: _Bound) -> _Bound:
-    if names is None or others is None:
-        return others if names is None else names
-    return names & others
+def _managed_names(statement: ast.With | ast.AsyncWith) -> _Names:
+    return _all_targets(*(item.optional_vars for item in statement.items))
