@@ -116,32 +116,6 @@ class CollectiveSchedule(Fact):
     """Names of torch's operators."""
 
 
-class RuntimeEstimate(Fact):
-    """Inductor's estimate of one graph's run time."""
-
-    compile_id: shared.CompileId | None
-    operations: int
-    """Kernels, library calls and collectives."""
-    estimated_us: float | None
-    """Microseconds of all of them; None if torch estimates none, as on a CPU, where it writes 0."""
-    collectives: int
-    """Those of them that are collectives."""
-    collectives_us: float
-    """Microseconds of these."""
-
-
-class TritonKernel(Fact):
-    """A Triton kernel that Inductor had compiled."""
-
-    compile_id: shared.CompileId | None
-    """The compile; None if torch doesn't say."""
-    name: str
-    compile_us: float | None = None
-    """Microseconds that Triton took; None if unknown."""
-    notes: dict[str, str] = field(default_factory=dict)
-    """Further statements by torch, such as whether its settings came from a cache."""
-
-
 class LogEvidence(Fact):
     """Contents of torch's trace log beside compiles, graphs, breaks and guards."""
 
@@ -159,12 +133,6 @@ class LogEvidence(Fact):
     """In the order of the log."""
     collectives: tuple[CollectiveSchedule, ...] = ()
     """In the order of the log."""
-    estimates: tuple[RuntimeEstimate, ...] = ()
-    """In the order of the log."""
-    triton_kernels: tuple[TritonKernel, ...] = ()
-    """In the order of the log."""
-    executions: tuple[shared.CompileId, ...] = ()
-    """The compiles whose graphs ran, in order; empty if it wasn't recorded."""
 
 
 CacheState = Literal["hit", "miss", "bypass"]
@@ -200,8 +168,6 @@ class CompileMark(Fact):
     began_s: float | None = None
     """When it began, in seconds on the clock of its machine, which has no year; None if its begin
     isn't in the log."""
-    ended_s: float | None = None
-    """When it ended."""
     graph_text: str | None = None
     """The printed graphs that ``graph`` is of; None unless asked for."""
     guards_text: str | None = None

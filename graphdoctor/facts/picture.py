@@ -220,17 +220,6 @@ class Lane(Fact):
     """Number of segments left out because there were too many, the shortest first."""
 
 
-class CompileArtifacts(Fact):
-    """The records of one compile that a report doesn't show."""
-
-    compile_id: shared.CompileId | None
-    """The compile; None for records that belong to none."""
-    counts: dict[str, int]
-    """Number of records of each kind."""
-    size_bytes: int
-    """The size of their texts."""
-
-
 class Picture(Fact):
     """Everything that the picture needs besides the recording."""
 
@@ -251,11 +240,6 @@ class Picture(Fact):
     """Phases in the order of their starts, process by process, without those of extra calls."""
     lanes: tuple[Lane, ...] = ()
     """The user's calls in order, then the steady call; empty if they weren't measured."""
-    artifacts: tuple[CompileArtifacts, ...] = ()
-    """Records that a report doesn't show, of at most 100 compiles of each process, in the order of
-    the log."""
-    hidden_artifacts: int = 0
-    """Number of further compiles with such records."""
 
 
 # What becomes of each graph on its way from Dynamo to the code that runs: ``explain --stages``.

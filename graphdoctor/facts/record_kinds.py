@@ -19,9 +19,6 @@ MEANINGS: dict[str, str] = _KNOWN["meanings"]
 
 TORCH_KINDS = _SHOWN.union(MEANINGS, _KNOWN["named"].split())
 
-UNSHOWN_KINDS = TORCH_KINDS - _SHOWN
-"""Those of them that a report only counts."""
-
 _FAMILIES = ("_ORIGINAL_BYTECODE", "_MODIFIED_BYTECODE")
 """Endings of kinds that begin with the name of a function."""
 

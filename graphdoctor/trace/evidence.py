@@ -19,10 +19,8 @@ from graphdoctor.facts.evidence import (
     FakeKernel,
     LogEvidence,
     RecordCount,
-    RuntimeEstimate,
     ShapeEvent,
     ShapeKind,
-    TritonKernel,
 )
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.record_kinds import family_of, is_shown
@@ -106,44 +104,10 @@ def _schedule(record: Record) -> Iterator[CollectiveSchedule]:
     )
 
 
-def _estimate(record: Record) -> Iterator[RuntimeEstimate]:
-    operations = record.json().get("ops") or ()
-    times = [(item.get("type"), float(item["estimated_runtime_ns"]) / 1e3) for item in operations]
-    of_collectives = [us for kind, us in times if kind == "collective"]
-    yield RuntimeEstimate(
-        compile_id=record.compile_id,
-        operations=len(times),
-        estimated_us=sum(us for _, us in times) or None,
-        collectives=len(of_collectives),
-        collectives_us=sum(of_collectives),
-    )
-
-
-def _triton(record: Record) -> Iterator[TritonKernel]:
-    """Yield what torch says of kernels (``torch/_inductor/async_compile.py``, 2.13)."""
-    for name, notes in record.json().items():
-        us = notes.get("compile_time_us")
-        yield TritonKernel(
-            compile_id=record.compile_id,
-            name=_text(name),
-            compile_us=None if us is None else float(us),
-            notes={key: _text(item) for key, item in notes.items() if key != "compile_time_us"},
-        )
-
-
-def _executed(record: Record) -> Iterator[str]:
-    """The compiles of the graphs that ran (``torch/_inductor/output_code.py``, 2.13)."""
-    for item in record.json().get("graph_execution_order") or ():
-        yield _text(item["compile_id"] if isinstance(item, dict) else item)
-
-
 _READERS: Mapping[str, tuple[str, Callable[[Record], Iterator[object]]]] = {
     **dict.fromkeys(_ANSWERS, ("cache_answers", _answer)),
     "exported_program": ("exported_programs", _program),
     "inductor_collective_schedule": ("collectives", _schedule),
-    "inductor_runtime_and_tensor_meta": ("estimates", _estimate),
-    "triton_kernel_info": ("triton_kernels", _triton),
-    "graph_execution": ("executions", _executed),
 }
 """The field of ``LogEvidence`` that a record is for, and what reads it."""
 

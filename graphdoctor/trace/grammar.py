@@ -21,7 +21,6 @@ from typing import Any
 import orjson
 
 from graphdoctor.executors.executor import Executor, Failure, Outcome
-from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.trace.storage import CutStreamError, LogFile
 
 _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)$")
@@ -41,7 +40,6 @@ class Record:
     payload: str | None = None
     stamp: str = ""
     """The start of its line: level and date, time, process id."""
-    payload_bytes: int = 0
     call_index: int | None = None
     graph_index: int | None = None
     is_extra: bool = False
@@ -144,7 +142,6 @@ def read_records(
         damage.count(kind, 1, size_bytes)
         damage.altered_payloads += not is_whole
         if record is not None and payload:
-            record.payload_bytes = len(raw)
             try:
                 record.payload = raw.decode()
             except UnicodeDecodeError:
@@ -317,8 +314,6 @@ def _in_order(outcomes: Iterator[Outcome[_Read]]) -> Iterator[Outcome[_Read]]:
 
 
 def _leave_out_dumps(record: Record) -> None:
-    if record.kind in UNSHOWN_KINDS:
-        record.payload = None
     if record.kind == "compilation_metrics":
         with suppress(orjson.JSONDecodeError):
             metrics = record.json() if record.payload else record.value

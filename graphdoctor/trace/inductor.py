@@ -399,8 +399,5 @@ def profiled_call(events: Events, graphs: Iterable[InductorGraph]) -> Profiled |
         call=call,
         graphs=inductor_graphs,
         matched=tuple(matched_runs(call, inductor_graphs)),
-        # Up to graphdoctor 0.1, what was measured was in an object of its own.
-        calibration=read_fact(Calibration, measured | measured.pop("found", {}))
-        if measured
-        else None,
+        calibration=read_fact(Calibration, measured) if measured else None,
     )

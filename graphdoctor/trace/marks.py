@@ -149,7 +149,7 @@ class Marks(Collector):
             case "inductor_spmd_graph_mismatch":
                 fields["mismatch"] = fields.get("mismatch") or _mismatch(payload)
             case "compilation_metrics":
-                fields["ended_s"] = clock_seconds(record.stamp)
+                pass  # a frame over its recompile limit has no other record
             case _:
                 answer = CACHE_RECORDS[record.kind]
                 fields["cache"] = max(fields.get("cache", answer), answer, key=_WORSE.index)

@@ -11,7 +11,6 @@ such as ``compile_file``. Overlapping ones become one phase.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,8 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.base import Fields, values_of
-from graphdoctor.facts.picture import Autotuned, CompileArtifacts, Phase, Picture, SourceText
+from graphdoctor.facts.picture import Autotuned, Phase, Picture, SourceText
 from graphdoctor.facts.reading import read_fact
-from graphdoctor.facts.record_kinds import UNSHOWN_KINDS
 from graphdoctor.facts.recording import Environment, Recording
 from graphdoctor.trace.events import Events, read_lanes
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
@@ -237,40 +235,6 @@ def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:
         threads[thread].append(phase)
 
 
-_MAX_COMPILES = 100
-
-
-class Artifacts(Collector):
-    """Counts the records that a report doesn't show."""
-
-    KINDS = UNSHOWN_KINDS
-
-    def _clear(self) -> None:
-        self._kinds: dict[str | None, Counter[str]] = {}
-        self._sizes: Counter[str | None] = Counter()
-        self.hidden: set[str | None] = set()
-
-    def add(self, record: Record) -> None:
-        """See ``Collector``."""
-        compile_id = record.compile_id
-        if record.is_extra:
-            return
-        if compile_id not in self._kinds and (
-            len(self._kinds) >= _MAX_COMPILES or not (compile_id is None or self._keeps(compile_id))
-        ):
-            self.hidden.add(compile_id)
-            return
-        self._kinds.setdefault(compile_id, Counter())[record.kind] += 1
-        self._sizes[compile_id] += record.payload_bytes
-
-    def finish(self) -> Iterator[CompileArtifacts]:
-        """Yield the collected records."""
-        for compile_id, kinds in self._kinds.items():
-            yield CompileArtifacts(
-                compile_id=compile_id, counts=dict(kinds), size_bytes=self._sizes[compile_id]
-            )
-
-
 class Files(Collector):
     """Collects source files as they were while the program ran, in the order of the log."""
 
@@ -307,7 +271,7 @@ def read_files(recording: Path, environment: Environment) -> tuple[SourceText, .
 
 def picture_collectors(details: Details | None = None) -> tuple[Collector, ...]:
     """Return collectors of the records; only of some compiles in detail if ``details`` says so."""
-    return Artifacts(details), Stages(details), Phases(details), Files(details)
+    return Stages(details), Phases(details), Files(details)
 
 
 def picture_of(
@@ -319,9 +283,9 @@ def picture_of(
     """Make the picture of several processes."""
     files: dict[str, SourceText] = {}
     drawn: dict[str, list[Any]] = {
-        name: [] for name in ("graphs", "generated", "autotuned", "phases", "artifacts")
+        name: [] for name in ("graphs", "generated", "autotuned", "phases")
     }
-    hidden = first_index = 0
+    first_index = 0
     for part, section in parts:
         for file in section.collector(Files).finish(section.intake.origins):
             # Each process records files itself, and a late one may have had no room for a file.
@@ -329,16 +293,13 @@ def picture_of(
                 files[file.file] = file
         stages = section.collector(Stages)
         phases = section.collector(Phases)
-        artifacts = section.collector(Artifacts)
         for name, facts in (
             ("graphs", stages.graphs(part.recording, first_index)),
             ("generated", stages.generated(part.recording, first_index)),
             ("autotuned", phases.autotuned()),
             ("phases", phases.finish()),
-            ("artifacts", artifacts.finish()),
         ):
             drawn[name] += map(part.named, facts)
-        hidden += len(artifacts.hidden)
         first_index += len(part.recording.graphs)
     compile_ids = (compile_.compile_id for compile_ in recording.compiles)
     return Picture(
@@ -346,5 +307,4 @@ def picture_of(
         **{name: tuple(facts) for name, facts in drawn.items()},
         detailed=None if details is None else tuple(filter(details.keeps, compile_ids)),
         lanes=read_lanes(events, recording),
-        hidden_artifacts=hidden,
     )

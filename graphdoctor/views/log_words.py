@@ -14,15 +14,14 @@ from graphdoctor.facts.evidence import (
     AnswerState,
     AskedCache,
     CacheAnswer,
+    CollectiveSchedule,
     FakeKernel,
     LogEvidence,
     ShapeEvent,
     ShapeKind,
-    TritonKernel,
 )
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.job import Job
-from graphdoctor.views.measures import time_text
 from graphdoctor.views.parts import Note, Row, Show, Span
 from graphdoctor.views.words import base_name, repeated_text
 from graphdoctor.wording import counted, times
@@ -76,13 +75,10 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     if show == "always":
         for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
             yield Row("assumed", Span(_shape_detail(shape)), show="short")
-    if kernels := evidence.triton_kernels:
-        measured = [kernel.compile_us for kernel in kernels if kernel.compile_us is not None]
-        took = f", {sum(measured) / 1e6:.2f} s compiling" if len(measured) == len(kernels) else ""
-        text = f"{counted(len(kernels), 'Triton kernel')}{took}"
-        yield from _listed("kernels", text, map(_triton_text, kernels), show)
-    if runs := list(_runs(evidence)):
-        yield from _listed("graphs", " · ".join(runs), _by_compile(evidence), show)
+    if schedules := evidence.collectives:
+        total = sum(len(schedule.operations) for schedule in schedules)
+        text = f"{counted(total, 'collective')} in {counted(len(schedules), 'graph')}"
+        yield from _listed("graphs", text, map(_schedule_text, schedules), show)
 
 
 def _listed(label: str, text: str, texts: Iterable[str], show: Show) -> Iterator[Row]:
@@ -142,48 +138,9 @@ def kernel_text(kernel: FakeKernel) -> str:
     )
 
 
-def _runs(evidence: LogEvidence) -> Iterator[str]:
-    if evidence.collectives:
-        total = sum(len(schedule.operations) for schedule in evidence.collectives)
-        yield f"{counted(total, 'collective')} in {counted(len(evidence.collectives), 'graph')}"
-    if evidence.estimates:
-        measured = [
-            estimate.estimated_us
-            for estimate in evidence.estimates
-            if estimate.estimated_us is not None
-        ]
-        yield (
-            f"Inductor expects {time_text(sum(measured))} of kernels"
-            if measured
-            else "no estimate of any kernel's time"
-        )
-    if evidence.executions:
-        yield f"{counted(len(evidence.executions), 'run')} of graphs in order"
-
-
-def _by_compile(evidence: LogEvidence) -> Iterator[str]:
-    for schedule in evidence.collectives:
-        names = ", ".join(name.removeprefix("torch.ops.") for name in schedule.operations)
-        yield f"{schedule.compile_id or '?'}: {names}"
-    for estimate in evidence.estimates:
-        operations = counted(estimate.operations, "operation")
-        said = f"no estimate for {operations}"
-        if estimate.estimated_us is not None:
-            of_these = (
-                f", {time_text(estimate.collectives_us)} of them in collectives"
-                if estimate.collectives
-                else ""
-            )
-            said = f"{time_text(estimate.estimated_us)} expected for {operations}{of_these}"
-        yield f"{estimate.compile_id or '?'}: {said}"
-    if evidence.executions:
-        yield f"ran in this order: {', '.join(evidence.executions)}"
-
-
-def _triton_text(kernel: TritonKernel) -> str:
-    took = "" if kernel.compile_us is None else f", {kernel.compile_us / 1e3:.1f} ms"
-    notes = "".join(f", {name} {value}" for name, value in kernel.notes.items())
-    return f"{kernel.compile_id or '?'}: {kernel.name}{took}{notes}"
+def _schedule_text(schedule: CollectiveSchedule) -> str:
+    names = ", ".join(name.removeprefix("torch.ops.") for name in schedule.operations)
+    return f"{schedule.compile_id or '?'}: {names}"
 
 
 def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:

@@ -66,40 +66,6 @@ def described():
             torch._dynamo.reset()
 
 
-class Frozen(torch.nn.Module):
-    """Convolutions and a product with weights that freezing packs."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem, self.up = torch.nn.Conv2d(3, 8, 3), torch.nn.ConvTranspose2d(8, 4, 3)
-        self.last = torch.nn.Linear(22, 10)
-
-    def forward(self, image):
-        return self.last(self.up(self.stem(image).relu()).relu()).relu()
-
-
-def test_operations_on_packed_weights_are_counted():
-    from torch._inductor import config
-    from torch.utils.flop_counter import FlopCounterMode
-
-    network = Frozen().eval()
-    image = torch.randn(2, 3, 22, 22)
-    with torch.no_grad(), config.patch(freezing=True):
-        with FlopCounterMode(display=False) as counter:
-            network(image)
-        with described() as graphs:
-            torch.compile(network)(image)
-    kernels = [kernel for graph in graphs for kernel in graph["kernels"]]
-    assert sum(kernel["flops"] or 0 for kernel in kernels) == counter.get_total_flops()
-    assert {kernel["dtype"] for kernel in kernels if kernel["flops"]} == {"float32"}
-    assert not [
-        operation
-        for graph in graphs
-        for operation in graph["operations"]
-        if "<" in operation["target"] + operation["operation"]
-    ]
-
-
 def test_bytes_and_operations_are_those_that_torch_counts():
     from torch._inductor import compile_fx, metrics
     from torch.utils.flop_counter import FlopCounterMode

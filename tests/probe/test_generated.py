@@ -1,5 +1,5 @@
-"""Files that the program writes while it runs are found, and named by what holds their
-functions."""
+"""Files that the program writes while it runs are found, and named by the classes that hold
+their functions."""
 
 import importlib.util
 import linecache
@@ -30,15 +30,6 @@ def elsewhere(tmp_path, monkeypatch):
     return elsewhere
 
 
-@pytest.fixture
-def holder(monkeypatch):
-    """A module of the program's, in which something can be held."""
-    module = ModuleType("maker")
-    module.__file__ = str(Path.cwd() / "maker.py")
-    monkeypatch.setitem(sys.modules, "maker", module)
-    return module
-
-
 def loaded(path):
     path.write_text(SOURCE)
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -47,12 +38,6 @@ def loaded(path):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def executed(name):
-    names = {}
-    exec(compile(SOURCE, name, "exec"), names)
-    return names
 
 
 def taken(*files, target=None):
@@ -112,43 +97,22 @@ def test_a_cell_of_a_notebook_is_the_users(monkeypatch):
     assert taken("<cell-1>") == {}
 
 
-def test_it_is_named_by_the_class_that_has_its_function(elsewhere, holder):
+def test_it_is_named_by_the_class_that_has_its_function(elsewhere):
     module = loaded(elsewhere / "a.py")
-    holder.also = module
     kept = type(
         "Conv",
         (),
         {"__module__": "net", "_hidden": module.step, "propagate": staticmethod(module.step)},
     )
     assert taken(elsewhere / "a.py") == {str(elsewhere / "a.py"): "net.Conv"}
-    # Two of one class are named by its attributes too, and an object's by its class.
+    # Two of one class are named by its attributes too, and what no class has isn't named.
     held = {
         "__module__": "net",
         "edges": loaded(elsewhere / "c.py").step,
         "nodes": loaded(elsewhere / "b.py").step,
     }
-    net = type("Net", (torch.nn.Module,), {"__module__": "net"})()
-    net.step = loaded(elsewhere / "d.py").step
+    loaded(elsewhere / "d.py")
     kept = kept, type("Two", (), held)
     names = taken(*(elsewhere / f"{name}.py" for name in "bcd")).values()
-    assert list(names) == ["net.Two.nodes", "net.Two.edges", "net.Net"]
+    assert list(names) == ["net.Two.nodes", "net.Two.edges", None]
     assert kept
-
-
-def test_it_is_named_by_the_module_holding_it(elsewhere, holder):
-    paths = [elsewhere / f"{name}.py" for name in "abcde"]
-    modules = [loaded(path) for path in paths]
-    holder.whole = modules[0]
-    holder.function = modules[1].step
-    holder.kind = modules[2].Block
-    holder.listed, holder.names = [modules[3].step], executed("<made-7>")
-    vars(holder)["__compiled_fn_1"] = modules[3].step
-    makers = list(taken(*paths, "<made-7>").values())
-    assert makers == [
-        "maker.whole",
-        "maker.function",
-        "maker.kind",
-        "maker.listed",
-        None,
-        "maker.names",
-    ]

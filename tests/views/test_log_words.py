@@ -14,9 +14,7 @@ from graphdoctor.facts.evidence import (
     FakeKernel,
     LogEvidence,
     RecordCount,
-    RuntimeEstimate,
     ShapeEvent,
-    TritonKernel,
 )
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.views.log_words import log_rows
@@ -70,17 +68,6 @@ EVERYTHING = LogEvidence(
     ),
     exported_programs=(ExportedProgram(size_bytes=1, ranges={"s7": "[4, 64]"}),),
     collectives=(CollectiveSchedule(compile_id="0/0", operations=("torch.ops.c10d.all_reduce",)),),
-    estimates=(
-        RuntimeEstimate(
-            compile_id="0/0", operations=2, estimated_us=2, collectives=1, collectives_us=0.5
-        ),
-    ),
-    triton_kernels=(
-        TritonKernel(
-            compile_id="0/0", name="triton_red_1", compile_us=1500.0, notes={"state": "hit"}
-        ),
-    ),
-    executions=("0/0", "1/0"),
 )
 
 

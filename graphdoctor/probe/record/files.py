@@ -3,12 +3,11 @@ anyone looks; and all that the process reads, for ``reads.json``.
 
 Goes out: once for each file that records point to, a ``graphdoctor_file`` artifact, and for one
 that the program generated, such as torch_geometric's for each layer, a ``graphdoctor_generated``:
-named by what holds its functions, since its path can be another in every run.
+named by the class that holds its functions, since its path can be another in every run.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import linecache
 import os
@@ -19,14 +18,11 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Any
-
-from torch.nn import Module
+from types import FunctionType
 
 from ..torch_private import torch_api
 from ..wire import ReadsRecord, UnseenReads
@@ -153,46 +149,30 @@ def _process_start() -> float:
 
 
 def _makers(files: set[str]) -> dict[str, str]:
-    """For each file, the name that holds one of its functions: of a class, else of an nn.Module,
-    else of a module.
-    """
-    makers: dict[str, str] = {}
-    for holders in (_held_by_classes, _held_by_instances, _held_by_modules):
-        names: dict[str, list[str]] = {}
-        for file, name in holders(left) if (left := files - makers.keys()) else ():
-            names.setdefault(file, []).append(name)
-        # The same in each run, whatever the order of imports; a public name says more.
-        makers |= {
-            file: min(held, key=lambda name: (name.rpartition(".")[2].startswith("_"), name))
-            for file, held in names.items()
-        }
-    return makers
-
-
-def _held_by_classes(files: set[str]) -> Iterator[tuple[str, str]]:
+    """For each file, the name of a class that holds one of its functions."""
+    names: dict[str, list[str]] = {}
     seen = set()
     waiting = [object]
     while waiting:
         kind = waiting.pop()
         if id(kind) not in seen:
             seen.add(id(kind))
-            yield from _held_as(kind, vars(kind), files)
             waiting += type.__subclasses__(kind)
+            for file, name in _held_by(kind, files):
+                names.setdefault(file, []).append(name)
+    # The same in each run, whatever the order of imports; a public name says more.
+    return {
+        file: min(held, key=lambda name: (name.rpartition(".")[2].startswith("_"), name))
+        for file, held in names.items()
+    }
 
 
-def _held_by_instances(files: set[str]) -> Iterator[tuple[str, str]]:
-    for instance in gc.get_objects():
-        if issubclass(type(instance), Module):
-            yield from _held_as(type(instance), vars(instance), files)
-
-
-def _held_as(
-    kind: type, attributes: Mapping[str, object], files: set[str]
-) -> Iterator[tuple[str, str]]:
-    held = {name: file for name, it in list(attributes.items()) if (file := _file_of(it)) in files}
+def _held_by(kind: type, files: set[str]) -> Iterator[tuple[str, str]]:
+    attributes = dict(vars(kind))
+    held = {name: file for name, it in attributes.items() if (file := _file_of(it)) in files}
     # A class that the generated code defines says nothing about who made it: a function of its body
     # has the class's name; one put into it later hasn't.
-    functions = ((name, _function(it)) for name, it in list(vars(kind).items()))
+    functions = ((name, _function(it)) for name, it in attributes.items())
     defined = (
         function.__qualname__ == f"{kind.__qualname__}.{name}"
         for name, function in functions
@@ -203,31 +183,6 @@ def _held_as(
         class_name = f"{kind.__module__}.{kind.__qualname__}"
         for name, file in held.items():
             yield str(file), class_name if is_one else f"{class_name}.{name}"
-
-
-def _held_by_modules(files: set[str]) -> Iterator[tuple[str, str]]:
-    for module_name, module in list(sys.modules.items()):
-        source = getattr(module, "__file__", None)
-        is_program = module_name == "__main__" or (isinstance(source, str) and is_user_file(source))
-        if not is_program or source in files or not isinstance(module, ModuleType):
-            continue
-        for name, value in list(vars(module).items()):
-            # Dynamo puts names of its own there, which begin like this.
-            for item in () if name.startswith("__") else (value, *_items(value)):
-                members = vars(item).values() if isinstance(item, type) else [item]
-                paths = map(_file_of, list(members))
-                file = next((path for path in paths if path is not None), None)
-                if isinstance(item, ModuleType):
-                    file = vars(item).get("__file__")
-                if file in files:
-                    yield str(file), f"{module_name}.{name}"
-
-
-def _items(value: object) -> list[Any]:
-    with suppress(Exception):  # a container of the program's own
-        if type(value) in (dict, list, tuple, set):
-            return list(value.values() if isinstance(value, dict) else value)  # type: ignore[call-overload]
-    return []
 
 
 def _function(value: object) -> FunctionType | None:

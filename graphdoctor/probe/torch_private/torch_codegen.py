@@ -112,7 +112,7 @@ class CodegenWatch:
             kernel = InductorKernel(name=name, kind="other", operations=(), bytes=None, flops=None)
             nodes: Sequence[Node] = ()
             with self._survived():
-                facts, nodes = _library(scheduled, name) if is_extern else _fused(scheduled)
+                facts, nodes = _library(scheduled) if is_extern else _fused(scheduled)
                 kernel = kernel.replace(**facts)
             self._current.kernels.append((kernel, nodes))
         return original(scheduled, name, is_extern)
@@ -128,7 +128,7 @@ _Kernel = tuple[Fields, Sequence[Node]]
 """Fields of ``InductorKernel``, and nodes."""
 
 
-def _library(node: Any, name: str) -> _Kernel:
+def _library(node: Any) -> _Kernel:
     from torch._inductor import ir
     from torch._inductor.utils import is_collective
     from torch._inductor.virtualized import V
@@ -138,8 +138,6 @@ def _library(node: Any, name: str) -> _Kernel:
     origin = max(node.origins, default=None) if node.origin_node is None else node.origin_node
     nodes = [] if origin is None else [origin]
     facts = products_of(nodes)
-    if facts["flops"] is None and origin is not None:
-        facts = packed_products(name, node, origin)
     facts["kind"] = "user" if isinstance(node, ir.UserDefinedTritonKernel) else "library"
     if is_collective(node):
         facts["kind"] = "communication"
@@ -381,31 +379,6 @@ def products_of(nodes: Sequence[Node]) -> Fields:
                 flops += number
                 dtypes += input_dtypes(node)
     return {"flops": flops or None, "dtype": next(iter(dtypes), None)}
-
-
-def packed_products(name: str, node: Any, made: Node) -> Fields:
-    """Count the same for oneDNN's and MKL's operations on packed weights, which freezing puts in
-    the place of nodes.
-
-    ``node``: the call, as ``torch/_inductor/mkldnn_ir.py`` has it, 2.13.
-    """
-    from torch.utils.flop_counter import conv_flop_count
-
-    _, _, operation = name.removeprefix("torch.ops.").partition(".")
-    base, _, overload = operation.partition(".")
-    is_convolution = base in ("_convolution_pointwise", "_convolution_transpose_pointwise")
-    if is_convolution or base in ("_linear_pointwise", "_mkl_linear"):
-        # Another value that is added comes before the weight.
-        first = node.inputs[0]
-        weight = node.inputs[2 if overload == "binary" else 1]
-        with suppress(TypeError, KeyError, AttributeError):
-            values, weights = ([int(size) for size in it.get_size()] for it in (first, weight))
-            out = [int(size) for size in made.meta["val"].shape]
-            flops = 2 * math.prod(out) * values[-1]
-            if is_convolution:
-                flops = conv_flop_count(values, weights, out, transposed="transpose" in base)
-            return {"flops": int(flops), "dtype": str(first.get_dtype()).removeprefix("torch.")}
-    return {"flops": None, "dtype": None}
 
 
 # How a graph is cut into its forward and its backward part.

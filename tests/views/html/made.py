@@ -10,7 +10,6 @@ from graphdoctor.facts.evidence import LogEvidence
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.picture import (
-    CompileArtifacts,
     GeneratedCode,
     Lane,
     Phase,
@@ -335,5 +334,4 @@ def _hostile_picture(bad: str, file: str) -> Picture:
             ),
         ),
         lanes=(Lane(call_index=1, duration_us=100, is_profiled=True, segments=segments),),
-        artifacts=(CompileArtifacts(compile_id=bad, counts={bad: 1}, size_bytes=1),),
     )
