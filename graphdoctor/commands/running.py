@@ -194,9 +194,7 @@ def _with_script(hint: str | None, diagnosis: Diagnosis) -> str | None:
 
 
 def tell_place(made: NewRecording) -> None:
-    """Say where a recording is that isn't where one looks for it, and what was removed for it."""
-    if made.is_elsewhere:
-        say(f"Read-only folder; recording saved to {made.path}")
+    """Say what was removed for a recording."""
     if made.removed:
         say(
             f"Removed the oldest {'recording' if len(made.removed) == 1 else 'recordings'}:"

@@ -200,18 +200,11 @@ def _place(hunk: _Hunk, texts: Sequence[str], first: int, moved: int, what: str)
         range(first, max(len(bare), first + 1)),
         key=lambda at: (sum(map(str.__eq__, bare[at:], old)), -abs(at - expected)),
     )
-    there = next(
-        (
-            (line, text, want)
-            for line, (text, want) in enumerate(zip(bare[at:], old, strict=False), at + 1)
-            if text != want
-        ),
-        None,
-    )
-    if there is None:
-        raise DiffError(f"{what} doesn't fit: the file ends before it does")
-    line, text, want = there
-    raise DiffError(f"{what} doesn't fit: line {line} is `{_shown(text)}`, not `{_shown(want)}`")
+    for line, (text, want) in enumerate(zip(bare[at:], old, strict=False), at + 1):
+        if text != want:
+            there = f"line {line} is `{_shown(text)}`, not `{_shown(want)}`"
+            raise DiffError(f"{what} doesn't fit: {there}")
+    raise DiffError(f"{what} doesn't fit: the file ends before it does")
 
 
 def _shown(text: str) -> str:

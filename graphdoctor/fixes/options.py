@@ -5,7 +5,6 @@ Files of other packages are never edited.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import re
 from collections.abc import Iterator
@@ -16,13 +15,11 @@ from graphdoctor.facts.base import values_of
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import DeclinedEdits
 from graphdoctor.facts.reading import write_fact
-from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.moves.registry import recipes_for
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, with_fixes
 from graphdoctor.fixes.recipe import Place, UnlearnedError, traced_path
 from graphdoctor.fixes.run_changes import (
     RecompileFixes,
-    call_fix,
     cuda_graph_fixes,
     dynamo_setting,
     recompile_fixes,
@@ -35,7 +32,7 @@ from graphdoctor.probe.wire import DECLINED_FILE
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import with_verdicts
 from graphdoctor.trials.judge import Observed
-from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EqualSizes
 
 
@@ -103,7 +100,9 @@ def options_for(observed: Observed, sources: Sources, selection: Selection) -> l
             for fix in finding.fixes
             if fix.setting is not None
         ]
-        fixes += _containing(finding, sources.root)
+        if finding.code.startswith(BREAK) and len(traced_path(finding)) > 1:
+            title = "Let torch break inside the called function, without breaking its callers"
+            fixes.append(setting_fix(dynamo_setting("nested_graph_breaks"), title, contains=True))
         fixes.sort(key=lambda fix: fix.rank)
         distinct = tuple(
             replace(fix, targets=(finding.fingerprint,))
@@ -202,42 +201,3 @@ def _for_recompile(finding: Finding, recompiles: RecompileFixes) -> Iterator[Can
     yield from (fix for fix in recompiles.singles if values.intersection(fix.addresses))
     if recompiles.higher_limit is not None and finding.code == RECOMPILE_LIMIT:
         yield recompiles.higher_limit
-
-
-def _containing(finding: Finding, root: Path) -> Iterator[Candidate]:
-    if not finding.code.startswith(BREAK):
-        return
-    if len(traced_path(finding)) > 1:
-        title = "Let torch break inside the called function, without breaking its callers"
-        yield setting_fix(dynamo_setting("nested_graph_breaks"), title, contains=True)
-    place, package = finding.location, finding.location.package
-    if place.origin != "third_party" or not package:
-        return
-    _, in_package, rest = place.file.replace("\\", "/").rpartition(f"/{package}/")
-    parts = [package, *rest.removesuffix(".py").split("/")]
-    parts = parts[:-1] if parts[-1] == "__init__" else parts
-    is_importable = in_package and all(part.isidentifier() for part in parts)
-    if is_importable and _is_attribute(root / place.file, place.function):
-        module = ".".join(parts)
-        name = f"{module}.{place.function}"
-        lines = f"import {module}\n{name} = torch.compiler.disable({name})"
-        title = f"Keep `{place.function}` of {package} outside the compiled function"
-        fix = call_fix("", title, RunChange(setup=(lines,)), snippet=lines)
-        yield replace(fix, contains=True)
-
-
-def _is_attribute(path: Path, name: str) -> bool:
-    """Tell if a module has a plain function, or a class with such a method, of this name."""
-    try:
-        tree = parsed(path.read_bytes())
-    except OSError:
-        return False
-    body = [] if tree is None else tree.body
-    *classes, function = name.split(".")
-    for part in classes:
-        inner = (node for node in body if isinstance(node, ast.ClassDef) and node.name == part)
-        body = next((node.body for node in inner), [])
-    return any(
-        isinstance(node, ast.FunctionDef) and node.name == function and not node.decorator_list
-        for node in body
-    )

@@ -12,7 +12,7 @@ import io
 import os
 import tokenize
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher, diff_bytes, unified_diff
 from functools import cached_property
@@ -37,8 +37,6 @@ from graphdoctor.trials.program import Program, RunChange
 
 FIXES_FOLDER = "fixes"
 """The folder of the trials in a recording."""
-
-_WITHOUT_OBJECT = ("staticmethod", "classmethod")
 
 
 @dataclass(frozen=True)
@@ -165,13 +163,13 @@ def changed_parts(change: FileChange) -> set[int]:
 
 def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
     """List the parts of functions that an edit changes, as 1-based lines before it; where it only
-    adds, the line above.
+    adds, the line above. Constructors are left out: objects are made before calls are watched.
     """
     tree = parsed(change.before)
     bodies = [
         (node.body[0].lineno, node.end_lineno or node.lineno)
         for node in (() if tree is None else ast.walk(tree))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name != "__init__"
     ]
     ranges = []
     for hunk in _hunks(*(text.splitlines(keepends=True) for text in (change.before, change.after))):
@@ -179,31 +177,6 @@ def changed_in_functions(change: FileChange) -> list[tuple[int, int]]:
         if any(start <= last and first <= end for start, end in bodies):
             ranges.append((first, last))
     return ranges
-
-
-def run_by_constructors(source: bytes, run: Collection[int]) -> set[int]:
-    """List the lines that every object's constructor runs, of classes of which a method was run:
-    objects are made before calls are watched.
-    """
-    tree = parsed(source)
-    lines: set[int] = set()
-    for node in () if tree is None else ast.walk(tree):
-        if not isinstance(node, ast.ClassDef):
-            continue
-        methods = [it for it in node.body if isinstance(it, ast.FunctionDef)]
-        if not any(
-            line in run
-            for method in methods
-            if not any(ast.unparse(it) in _WITHOUT_OBJECT for it in method.decorator_list)
-            for line in range(method.body[0].lineno, (method.end_lineno or method.lineno) + 1)
-        ):
-            continue
-        for statement in next((it.body for it in methods if it.name == "__init__"), ()):
-            if any(isinstance(it, ast.Return) for it in ast.walk(statement)):
-                break
-            if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
-                lines.update(range(statement.lineno, (statement.end_lineno or 0) + 1))
-    return lines
 
 
 def diff_text(change: FileChange, root: Path) -> str:

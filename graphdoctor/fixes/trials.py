@@ -26,14 +26,7 @@ from graphdoctor.facts.progress import TimedPrograms
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.stack import relative
-from graphdoctor.fixes.patch import (
-    Candidate,
-    LineMap,
-    changed_in_functions,
-    run_by_constructors,
-    with_fixes,
-    without,
-)
+from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, ProgramChange, Score, score
 from graphdoctor.trials.judge import Observed, Untouched, failure_of
 from graphdoctor.trials.launch.child import Setup
@@ -418,10 +411,7 @@ class Trials:
         """Find where an edit of the untouched program changes functions in lines that nothing ran,
         and whether nothing ran any that it changes.
         """
-        run = set(self.replays.lines(self._untouched_name, "reached"))
-        for edit in fix.edits:
-            lines = {line for file, line in run if file == str(edit.path)}
-            run |= {(str(edit.path), line) for line in run_by_constructors(edit.before, lines)}
+        run = self.replays.lines(self._untouched_name, "reached")
         parts = [(edit.path, *part) for edit in fix.edits for part in changed_in_functions(edit)]
         missed = [
             f"{relative(str(path), self.root)}:{first}"

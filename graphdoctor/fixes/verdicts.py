@@ -417,14 +417,10 @@ def score(measures: Counts, *, mended_count: int = 0) -> Score:
 def made_worse(best: Observed, last: Observed) -> Reason:
     """Say how a program is worse than the best one."""
     was, now = best.measures, last.measures
-    if now.skipped_frames > was.skipped_frames:
-        for finding in last.diagnosis.findings:
-            if names := finding.effects.skipped_frames:
-                return because("skipped_by_next", names[0], finding.location.line)
-        return because("skipped")
-    if was.coverage is not None and now.coverage is not None and now.coverage < was.coverage:
-        return because("coverage_drops", was.coverage, now.coverage)
-    if (now.break_sites, now.graphs) == (was.break_sites, was.graphs):
-        return because("another_break", now.break_sites, now.graphs)
+    for finding in last.diagnosis.findings if now.skipped_frames > was.skipped_frames else ():
+        if names := finding.effects.skipped_frames:
+            return because("skipped_by_next", names[0], finding.location.line)
+    if _is_more(was.coverage, now.coverage):
+        return _progress(was, now)
     counts = was.break_sites, now.break_sites, was.graphs, now.graphs
     return because("sites_and_graphs", *counts)

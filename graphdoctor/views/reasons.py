@@ -230,17 +230,12 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
     "break_stays": "the break stays",
     "break_is_there": "the break is still there",
     "breaks_instead": lambda reason: f"it breaks at {', '.join(map(str, reason.values))} instead",
-    "another_break": _counts(
-        "another break takes its place ({}, {} as before)", "break site", "graph"
-    ),
     "cause_stays": "the cause is still there",
     "nothing_improves": "nothing else improves",
     "nothing_better": "nothing that torch compiles is better",
     "still_skipped": "a function is still skipped",
-    "skipped": "a function is skipped",
     "skipped_by_next": "`{}` is skipped because of the next break, at line {}",
     "coverage": _coverage("coverage goes from {} to {}"),
-    "coverage_drops": _coverage("coverage drops from {} to {}"),
     "graphs": _change("graph"),
     "sites_and_graphs": _counts("{} → {}, {} → {}", "", "break site", "", "graph"),
     "recompiles": _change("recompile"),

@@ -217,7 +217,6 @@ Offer = Callable[[Path], list[Options]]
 PACKAGE: dict[str, Any] = {
     "function": "apply", "qualname": "Op.apply", "origin": "third_party", "package": "lib",
 }  # fmt: skip
-OPERATION = "class Op:\n    def apply(self):\n        pass\n\n\ndef apply():\n    pass\n"
 
 
 def at(
@@ -241,10 +240,8 @@ def at(
     return offered
 
 
-def in_package(name: str, text: str = OPERATION, **more: Any) -> Offer:
-    return at(
-        3, entry(3, "y = net(x)"), name=f"site-packages/{name}", text=text, **{**PACKAGE, **more}
-    )
+def in_package(name: str, **more: Any) -> Offer:
+    return at(3, entry(3, "y = net(x)"), name=f"site-packages/{name}", **{**PACKAGE, **more})
 
 
 def suggesting(*fixes: Fix) -> Offer:
@@ -298,27 +295,7 @@ OFFERS: dict[str, Offer] = {
     "no file": at(LINE, name="<string>", text=None),
     "a line of a package": at(LINE, name="site-packages/lib/core.py", **PACKAGE),
     "a line of Python itself": lambda folder: options(folder, entry(3, file="/usr/lib/copy.py", origin="stdlib")),
-    # A package's function can be kept outside, if a name leads to it.
-    "a method of a package's module": in_package("lib/ops/core.py"),
     "a function of a package": in_package("lib/__init__.py", qualname="apply"),
-    "a method of a package within": in_package("lib/ops/__init__.py"),
-    **{
-        f"no name leads to {name}": in_package("lib/ops/core.py", qualname=name)
-        for name in ("outer.<locals>.inner", "<lambda>", "<listcomp>", "Op.<lambda>")
-    },
-    **{
-        f"no attribute is {name} in {text!r}": in_package("lib/core.py", text, qualname=name)
-        for name in ("outer.apply", "Op.apply")
-        for text in (
-            "def outer():\n    def apply():\n        pass\n",
-            "class Op:\n    @staticmethod\n    def apply():\n        pass\n",
-            "class Op:\n    apply = print\n",
-            "not Python",
-        )
-    },
-    "a file with a hyphen": in_package("lib/my-ops.py"),
-    "a file that isn't the package's": in_package("lib_single.py"),
-    "a folder that is a number": in_package("../lib/2020/ops.py"),
     # Config lines.
     "plain values": suggesting(
         setting(f"{DYNAMO}.capture_scalar_outputs", value=True), setting(f"{DYNAMO}.recompile_limit", value=16),

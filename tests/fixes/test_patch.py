@@ -18,7 +18,6 @@ from graphdoctor.fixes.patch import (
     LineMap,
     compatible,
     merged,
-    run_by_constructors,
     unified,
     unified_bytes,
     with_fixes,
@@ -277,40 +276,3 @@ def test_first_of_overlapping_edits_is_kept_per_file(tmp_path):
         doubling(one, 2, 3), setting("x"), doubling(one, 3), doubling(other, 3), doubling(one, 8)
     ]  # fmt: skip
     assert compatible(proposals) == [*proposals[:2], *proposals[3:]]
-
-
-BUILT = b"""\
-class Net:
-    def __init__(self, n):
-        self.n = n
-        if n:
-            self.m = 1
-        self.pair = (
-            n,
-        )
-        if not n:
-            return
-        self.last = n
-
-    def forward(self, x):
-        return x
-
-    @staticmethod
-    def made(x):
-        return x
-
-
-class Unused:
-    def __init__(self):
-        self.n = 0
-
-    def forward(self, x):
-        return x
-"""
-
-
-@pytest.mark.parametrize(
-    ("run", "found"), [({14}, {3, 6, 7, 8}), ({18}, set()), ({13}, set()), (set(), set())]
-)
-def test_a_method_shows_what_the_constructor_ran_whatever_it_was_given(run, found):
-    assert run_by_constructors(BUILT, run) == found

@@ -6,10 +6,8 @@ Links below it are never followed: a checkout can come with any.
 
 from __future__ import annotations
 
-import binascii
 import contextlib
 import datetime
-import errno
 import fcntl
 import os
 import re
@@ -62,7 +60,6 @@ _RESULTS = (
     PROFILE_FILE,
     WHAT_IF_FILE,
 )
-_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 Pool = Literal["", "@check", "@survey"]
 """What replaces each other: recordings of the gate's targets, however many, surveys, and all other
@@ -79,7 +76,6 @@ class NewRecording:
 
     path: Path
     _lock: IO[bytes]
-    is_elsewhere: bool
     removed: tuple[str, ...] = ()
     """Older ones that were removed for it."""
 
@@ -89,22 +85,12 @@ class NewRecording:
 
 
 class Store:
-    """Keeps recordings below a working directory, or in the user's state folder if that can't be
-    written.
-    """
+    """Keeps recordings below a working directory."""
 
     def __init__(self, root: Path, *, keep_count: int, folder: Path | None = None) -> None:
         self._folder = folder or root / FOLDER
         self._is_own_name = folder is None
-        self._fallback: Path | None = None
         self._keep_count = keep_count
-        state = state_folder() if folder is None else None
-        if state is not None:
-            whole = os.path.realpath(root)
-            # Tells checkouts of one name apart; hashlib would take longer to import than most
-            # reports take.
-            checkout = f"{Path(whole).name}-{binascii.crc32(os.fsencode(whole)):08x}"
-            self._fallback = state / "recordings" / checkout
 
     def create(self, label: str, pool: Pool = "") -> NewRecording:
         """Create the folder of a new recording, make it the last one, and remove the oldest of its
@@ -114,18 +100,11 @@ class Store:
         """
         name = f"{datetime.datetime.now().strftime('%Y%m%d-%H%M%S-%f')}-{_plain(label)}{pool}"
         try:
-            made = self._make(self._folder, name, pool)
+            made = self._make(name, pool)
         except OSError as error:
-            try:
-                if error.errno not in _READ_ONLY or self._fallback is None:
-                    raise
-                made = self._make(self._fallback, name, pool)
-            except OSError:
-                raise unwritable(self._folder, error) from error
+            raise unwritable(self._folder, error) from error
         pooled = [
-            path
-            for path in _recordings(made.path.parent)
-            if _pool_of(path) == pool and name_of(path) is None
+            path for path in self._recordings if _pool_of(path) == pool and name_of(path) is None
         ]
         results = [path for path in pooled if any((path / file).exists() for file in _RESULTS)]
         single = [path for path in pooled if path not in results]
@@ -139,7 +118,8 @@ class Store:
             shutil.rmtree(path, ignore_errors=True)
         return replace(made, removed=tuple(path.name for path in removed))
 
-    def _make(self, folder: Path, name: str, pool: Pool) -> NewRecording:
+    def _make(self, name: str, pool: Pool) -> NewRecording:
+        folder = self._folder
         if self._is_own_name and folder.is_symlink():
             raise GraphDoctorError(
                 f"{folder} is a symbolic link, and recordings don't go through links.",
@@ -164,29 +144,28 @@ class Store:
         except BaseException:
             shutil.rmtree(hidden, ignore_errors=True)
             raise
-        return NewRecording(path, lock, is_elsewhere=folder == self._fallback)
+        return NewRecording(path, lock)
 
     def last(self) -> Path:
         """Find the last recording."""
-        recordings = [path for folder in self._folders() if (path := _last_in(folder))]
+        recordings = [path for path in self._recordings if _pool_of(path) != "@survey"]
         if not recordings:
             raise GraphDoctorError(
                 f"There is no recording in {self._folder}.",
                 hint="Run graphdoctor explain model.py first.",
             )
-        return max(recordings, key=lambda path: path.name)
+        note = self._folder / _LAST
+        with contextlib.suppress(OSError, ValueError):
+            path = self._folder / note.read_text().strip()
+            if path in recordings and not note.is_symlink():
+                return path
+        return recordings[-1]
 
     def newest(self, *pools: Pool) -> list[Path]:
         """List the recordings of pools, the newest first; by default, what commands for one target
         made.
         """
-        recordings = [
-            path
-            for folder in self._folders()
-            for path in _recordings(folder)
-            if _pool_of(path) in (pools or ("",))
-        ]
-        return sorted(recordings, key=lambda path: path.name, reverse=True)
+        return [path for path in reversed(self._recordings) if _pool_of(path) in (pools or ("",))]
 
     def surveys(self, label: str | None = None) -> list[Path]:
         """Surveys, the newest first."""
@@ -208,12 +187,12 @@ class Store:
     @property
     def programs(self) -> Path:
         """Return the folder for programs that catalogs write."""
-        return next(iter(self._folders()), self._folder) / _PROGRAMS
+        return self._folder / _PROGRAMS
 
     def find(self, name: str) -> Path | None:
         """Find the recording of a name, its own or one that it was given, or None."""
-        recordings = [path for folder in self._folders() for path in _recordings(folder)]
-        return next((path for path in recordings if name in (path.name, name_of(path))), None)
+        named = (path for path in self._recordings if name in (path.name, name_of(path)))
+        return next(named, None)
 
     @staticmethod
     def keep(path: Path, name: str | None) -> None:
@@ -225,14 +204,15 @@ class Store:
         except OSError as error:
             raise unwritable(path, error) from error
 
-    def _folders(self) -> list[Path]:
-        if self._is_own_name and self._folder.is_symlink():
-            return []
-        return [
-            folder
-            for folder in (self._folder, self._fallback)
-            if folder is not None and folder.is_dir()
-        ]
+    @property
+    def _recordings(self) -> list[Path]:
+        """The recordings, the oldest first."""
+        is_link = self._is_own_name and self._folder.is_symlink()
+        return sorted(
+            path
+            for path in (self._folder.iterdir() if self._folder.is_dir() and not is_link else ())
+            if _NAME.match(path.name) and path.is_dir() and not path.is_symlink()
+        )
 
 
 def made_at(recording: Path) -> datetime.datetime | None:
@@ -261,24 +241,6 @@ def _locked(recording: Path) -> IO[bytes]:
 
 def _plain(label: str) -> str:
     return re.sub(r"[^\w.-]+", "_", label).strip("_.")[:60] or "target"
-
-
-def _recordings(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if _NAME.match(path.name) and path.is_dir() and not path.is_symlink()
-    )
-
-
-def _last_in(folder: Path) -> Path | None:
-    recordings = [path for path in _recordings(folder) if _pool_of(path) != "@survey"]
-    note = folder / _LAST
-    with contextlib.suppress(OSError, ValueError):
-        path = folder / note.read_text().strip()
-        if path in recordings and not note.is_symlink():
-            return path
-    return recordings[-1] if recordings else None
 
 
 def _pool_of(path: Path) -> str:
