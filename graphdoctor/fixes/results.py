@@ -5,20 +5,31 @@ Comes in: the untouched program, the best one and the log of trials. Goes out: t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from graphdoctor.facts.fixes import Treatment, WholeRun
+from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.facts.fixes import (
+    GRADES,
+    LOSSY,
+    VERIFIED,
+    Grade,
+    LeftFinding,
+    SiteCounts,
+    Treatment,
+    TriedFix,
+    WholeRun,
+)
 from graphdoctor.facts.recording import Recording
 from graphdoctor.fixes.entry_file import with_fullgraph, with_settings
 from graphdoctor.fixes.log import TrialLog
 from graphdoctor.fixes.options import treated_findings
 from graphdoctor.fixes.patch import Candidate, FileChange, SearchOptions, SearchResult, diff_text
-from graphdoctor.fixes.trials import State, Trials
-from graphdoctor.fixes.user_backend import UserBackend
-from graphdoctor.fixes.whole import count_sites
+from graphdoctor.fixes.trials import State, Trials, UserBackend
+from graphdoctor.fixes.verdicts import is_break
 from graphdoctor.fixes.wrapping import wrapped
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.timing import faster
@@ -158,3 +169,64 @@ def result_of(
         notes=tuple(dict.fromkeys(trials.notes)),
     )
     return SearchResult(treatment, changes, program=best.program)
+
+
+def count_sites(
+    findings: Iterable[Finding],
+    gone: Sequence[str],
+    tried: Iterable[TriedFix],
+    left: Iterable[LeftFinding],
+    diff: str,
+) -> SiteCounts:
+    """Count break sites by the worst grade of the fixes that a site needed.
+
+    Args:
+        findings: Findings of the untouched program, as shown.
+        gone: Fingerprints of those that are gone.
+        tried: All fixes that were tried.
+        left: Findings of the program with the applied fixes.
+        diff: The edits.
+    """
+    sites = [finding for finding in findings if is_break(finding)]
+    applied = [fix for fix in tried if fix.is_applied]
+    counts = Counter[Grade | None]()
+    lossy = 0
+    for site in sites:
+        fixes = [fix for fix in applied if fix.fingerprint == site.fingerprint] or [
+            fix for fix in applied if site.site in fix.sites_gone
+        ]
+        if site.fingerprint in gone:
+            counts[_worst(fixes or applied)] += 1
+            lossy += any(fix.verdict == LOSSY for fix in fixes)
+        else:
+            is_contained = any(fix.verdict == "contained" for fix in fixes)
+            counts["contained" if is_contained else None] += 1
+    # What showed once these were gone.
+    later: dict[str, list[TriedFix]] = {}
+    places = {place for site in sites for place in _places(site)}
+    for fix in applied:
+        if is_break(fix) and not fix.is_on_untouched and fix.finding_place not in places:
+            later.setdefault(fix.finding_place, []).append(fix)
+    for place, fixes in later.items():
+        is_gone = any(fix.verdict in VERIFIED for fix in fixes)
+        counts[_worst(fixes) if is_gone else "contained"] += 1
+        lossy += any(fix.verdict == LOSSY for fix in fixes)
+        places.add(place)
+    counts[None] += sum(is_break(finding) and finding.place not in places for finding in left)
+    lines = (line for line in diff.splitlines() if line.startswith(("+", "-")))
+    return SiteCounts(
+        **{grade: counts[grade] for grade in GRADES},
+        left=counts[None],
+        lossy=lossy,
+        changed_lines=sum(not line.startswith(("+++ ", "--- ")) for line in lines),
+    )
+
+
+def _places(finding: Finding) -> tuple[str, ...]:
+    place = finding.location
+    return tuple(f"{file}:{place.line}" for file in {place.file, place.shown_file} if file)
+
+
+def _worst(fixes: Sequence[TriedFix]) -> Grade:
+    grades = [GRADES.index(fix.grade) for fix in fixes if fix.grade is not None]
+    return GRADES[max(grades, default=0)]

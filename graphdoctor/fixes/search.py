@@ -49,8 +49,16 @@ from graphdoctor.fixes.patch import (
 )
 from graphdoctor.fixes.results import OwnFiles, result_of
 from graphdoctor.fixes.run_changes import CAPTURING, fullgraph_fix
-from graphdoctor.fixes.trials import INDUCTOR, State, Trial, Trials, holds
-from graphdoctor.fixes.user_backend import Check, UserBackend
+from graphdoctor.fixes.trials import (
+    INDUCTOR,
+    Check,
+    State,
+    Trial,
+    Trials,
+    UserBackend,
+    WholeRuns,
+    holds,
+)
 from graphdoctor.fixes.verdicts import (
     BREAK,
     SKIPPED_FRAME,
@@ -59,7 +67,6 @@ from graphdoctor.fixes.verdicts import (
     breaks_more,
     made_worse,
 )
-from graphdoctor.fixes.whole import WholeRuns
 from graphdoctor.probe.wire import FIXES_FILE
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.launch.child import Setup

@@ -7,10 +7,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import (
     LOSSY,
@@ -20,17 +22,26 @@ from graphdoctor.facts.fixes import (
     Reason,
     ReasonKind,
     Verdict,
+    WholeRun,
     because,
 )
 from graphdoctor.facts.progress import TimedPrograms
 from graphdoctor.facts.recording import Recording
-from graphdoctor.facts.run import ProbeExit
+from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.stack import relative
+from graphdoctor.facts.trials import Comparison, Judged
 from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
-from graphdoctor.fixes.verdicts import Judgment, ProgramChange, Score, score
-from graphdoctor.trials.judge import Observed, Untouched, failure_of
+from graphdoctor.fixes.verdicts import Judgment, ProgramChange, Reasons, Score, is_break, score
+from graphdoctor.trials.judge import (
+    Observed,
+    Untouched,
+    clause,
+    compared_with_eager,
+    differences_of,
+    failure_of,
+)
 from graphdoctor.trials.launch.child import Setup
-from graphdoctor.trials.program import Program
+from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import EAGER, EqualSizes, Replays, RoundingNames, Way
 from graphdoctor.trials.timing import is_plain, time_pair
 
@@ -41,6 +52,9 @@ UNTOUCHED = "untouched"
 INDUCTOR = "inductor"
 _EAGER_AGAIN = f"{EAGER}{AGAIN}"
 _FLOAT64 = "float64"
+_ENOUGH = Setting(name="torch._dynamo.config.recompile_limit", value=64)
+"""Under ``fullgraph``, torch raises at its limit, too; recompiles have findings of their own."""
+
 _MIN_TIMEOUT_S = 60.0
 _TIMEOUT_FACTOR = 6
 _MEMORY_FACTOR = 2
@@ -190,7 +204,7 @@ class Trials:
         self.has_tried = False
         """Whether a program with fixes has run, and not in an earlier command."""
         self._observed: dict[Program, Observed] = {}
-        self._timed: dict[tuple[Program, Program], tuple[str, dict[str, PairedTime | None]]] = {}
+        self._timed: dict[tuple[Program, Program], PairedTime | None] = {}
         self._confirmed: set[tuple[Program, Program]] = set()
 
     def observe(self, recording: Recording, name: str | None = None) -> Observed:
@@ -432,34 +446,31 @@ class Trials:
     def time(
         self, before: Program, after: Program, *, is_again: bool = False
     ) -> tuple[PairedTime, ...]:
-        """Time steady calls of two programs under the user's backend and under Inductor: under the
-        one that decides, or the other if it can't be timed there.
+        """Time steady calls of two programs under the backend that decides, the user's unless that
+        is ``eager``, or Inductor; under the other one if they can't be timed there.
         """
-        pair, backends = (before, after), list(dict.fromkeys((self.backend, INDUCTOR)))
-        if is_again or pair not in self._timed:
-            self._timed[pair] = f"time-{next(self._pair_numbers)}", {}
-        name, times = self._timed[pair]
-        for backend in sorted(backends, key=EAGER.__eq__):
-            if backend not in times:
-                number = next(self._timing_numbers)
-                self.on_phase(f"timing {number} under {backend}")
-                timed = time_pair(self.replays, before, after, name, backend=backend)
-                if isinstance(timed, Reason):
-                    times[backend] = None
-                    self.notes.append(because("not_timed", backend, timed))
-                    self.report(TimedPrograms(number, backend, None, timed))
-                else:
-                    times[backend] = timed
-                    self.report(TimedPrograms(number, backend, timed))
-            if times[backend] is not None:
-                break
+        if is_again or (before, after) not in self._timed:
+            name = f"time-{next(self._pair_numbers)}"
+            backends = sorted(dict.fromkeys((self.backend, INDUCTOR)), key=EAGER.__eq__)
+            times = (self._time(before, after, name, backend) for backend in backends)
+            self._timed[before, after] = next(filter(None, times), None)
         return self.times_of(before, after)
 
+    def _time(self, before: Program, after: Program, name: str, backend: str) -> PairedTime | None:
+        number = next(self._timing_numbers)
+        self.on_phase(f"timing {number} under {backend}")
+        timed = time_pair(self.replays, before, after, name, backend=backend)
+        if isinstance(timed, Reason):
+            self.notes.append(because("not_timed", backend, timed))
+            self.report(TimedPrograms(number, backend, None, timed))
+            return None
+        self.report(TimedPrograms(number, backend, timed))
+        return timed
+
     def times_of(self, before: Program, after: Program) -> tuple[PairedTime, ...]:
-        """Find the times of two programs that were taken last, the user's backend first."""
-        _, times = self._timed.get((before, after), ("", {}))
-        pairs = map(times.get, dict.fromkeys((self.backend, INDUCTOR)))
-        return tuple(pair for pair in pairs if pair is not None)
+        """Find the times of two programs that were taken last; empty if there are none."""
+        times = self._timed.get((before, after))
+        return () if times is None else (times,)
 
     def confirmed(self, before: Program, after: Program, certain: Certain) -> PairedTime | None:
         """Find the times that are certain of a change; two pairs of processes must agree if it
@@ -491,3 +502,144 @@ def twice(
     settle()
     second = replay(f"{name}{AGAIN}", earlier=name)
     return second if second.exit.reason == "finished" else first
+
+
+@dataclass(frozen=True)
+class Check:
+    """A program's counts and results under the user's backend."""
+
+    verdict: Verdict
+    reasons: Reasons = ()
+    compared: Comparison | None = None
+    measures: Counts | None = None
+
+
+class UserBackend:
+    """Runs programs with fixes under the user's backend, where trials compile with another one;
+    ``checks`` has what ran there.
+    """
+
+    def __init__(self, trials: Trials) -> None:
+        self._trials = trials
+        self.name = trials.backend
+        self.checks: dict[Program, Check] = {}
+        self._untouched_name = f"{UNTOUCHED}-{self.name}"
+        self._untouched: Recording | None = None
+        self._others: tuple[str, ...] = ()
+
+    @property
+    def is_another(self) -> bool:
+        """Check whether trials compile with another backend."""
+        return self._trials.trial_backend != self.name
+
+    @property
+    def untouched_measures(self) -> Counts | None:
+        """The counts of the untouched program; None if it wasn't run there."""
+        return None if self._untouched is None else self._measures(self._untouched)
+
+    def check(self, program: Program, *, drops_output: bool) -> Check:
+        """Run a program there, and the untouched one if it hasn't been; if results differ, both
+        once more. Nothing is to be checked if trials compile with it.
+        """
+        if not self.is_another:
+            return Check("verified")
+        if program in self.checks:
+            return self.checks[program]
+        self._trials.on_phase(f"comparing under {self.name}")
+        if self._untouched is None:
+            self._untouched = self._replay(Program(), self._untouched_name)
+
+        def is_settled(first: Recording) -> bool:
+            verdict = self._judged(first).verdict
+            # Where the untouched program's results differ there, nobody may know yet whether by
+            # rounding alone.
+            untouched = self._untouched if self._trials.rounding is None else None
+            may_round = untouched is not None and bool(differences_of(untouched))
+            is_held = verdict == "failed" or holds(verdict, drops_output=drops_output)
+            return is_held and not may_round
+
+        name = f"{self.name}-{digest_of(program)}"
+        recording = twice(partial(self._replay, program), name, is_settled, self._settle)
+        self.checks[program] = self._judged(recording)
+        return self.checks[program]
+
+    def _settle(self) -> None:
+        """Learn what rounding is, and run the untouched program there once more; once."""
+        self._trials.settle()
+        if not self._others:
+            again = f"{self._untouched_name}{AGAIN}"
+            self._others = (self._untouched_name, again)
+            self._untouched = self._replay(Program(), again, earlier=self._untouched_name)
+
+    def _replay(self, program: Program, name: str, *, earlier: str | None = None) -> Recording:
+        rounding = self._trials.rounding
+        if rounding is not None:
+            judged: Judged = "untouched" if program == Program() else "changed"
+            rounding = replace(rounding, others=(*rounding.others, *self._others), judged=judged)
+        return self._trials.replays.replay(
+            program,
+            name,
+            references={EAGER: EAGER, UNTOUCHED: self._untouched_name},
+            rounding=rounding,
+            earlier=earlier,
+            coverage=True,
+            backend=self.name,
+            is_counted=False,
+        )
+
+    def _judged(self, recording: Recording) -> Check:
+        untouched = self._untouched
+        if untouched is None or untouched.exit.reason != "finished":
+            parts = () if untouched is None else (failure_of(untouched),)
+            return Check("unproven", (because("fails_there", *parts),))
+        if recording.exit.reason != "finished":
+            return Check("failed", (failure_of(recording),))
+        reference = self._trials.reference_beside(untouched)
+        verdict, reasons = reference.judge(recording)
+        return Check(verdict, reasons, compared_with_eager(recording), self._measures(recording))
+
+    def _measures(self, recording: Recording) -> Counts:
+        # Inductor may have found what it compiled before.
+        return self._trials.observe(recording).measures.replace(compile_time_s=None)
+
+
+class WholeRuns:
+    """Runs programs under ``fullgraph=True``, each once."""
+
+    def __init__(self, trials: Trials) -> None:
+        self._trials = trials
+        self._observed: dict[Program, Observed] = {}
+
+    def is_captured(self, state: State) -> bool:
+        """Tell if a program runs so: torch then captures the numbers and sizes that it breaks at by
+        default.
+        """
+        return self._run(state.program).is_finished
+
+    def of(self, state: State, shown_place: Callable[[Finding, Program], str]) -> WholeRun:
+        """Say if a program with fixes is one graph, or what stops that."""
+        program = state.program
+        if program.change.fullgraph:
+            return WholeRun(is_one_graph=True)
+        observed = self._run(program)
+        breaking = state.observed if observed.is_finished else observed
+        if first := next(filter(is_break, breaking.diagnosis.findings), None):
+            place = shown_place(first, program)
+            return WholeRun(is_one_graph=False, code=first.code, place=place, message=first.message)
+        if observed.is_finished:
+            is_contained = any(fix.grade == "contained" for fix in state.fixes)
+            return WholeRun(is_one_graph=observed.measures.graphs > 0 and not is_contained)
+        return WholeRun(is_one_graph=False, message=clause(observed.recording.exit.message))
+
+    def _run(self, program: Program) -> Observed:
+        if program not in self._observed:
+            self._trials.on_phase("asking torch for one graph")
+            name = f"whole-{digest_of(program)}"
+            recording = self._trials.replays.replay(
+                program.changed(RunChange(settings=(_ENOUGH,))),
+                name,
+                backend=EAGER,
+                spec={"fullgraph": True, "regional": False},
+            )
+            self._observed[program] = self._trials.observe(recording, name)
+        return self._observed[program]

@@ -5,13 +5,21 @@ after it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.fixes import VERIFIED, WORKING, Reason, Verdict, because
+from graphdoctor.facts.fixes import (
+    VERIFIED,
+    WORKING,
+    LeftFinding,
+    Reason,
+    TriedFix,
+    Verdict,
+    because,
+)
 from graphdoctor.facts.kernels import CudaGraphs
 from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import FileChange, LineMap, changed_parts
@@ -298,12 +306,13 @@ class ProgramChange:
         return "verified" if is_recorded else "no effect", (because("recorded", after, before),)
 
 
-def _breaks(observed: Observed) -> list[Finding]:
-    return [
-        finding
-        for finding in observed.diagnosis.findings
-        if finding.code.startswith(BREAK) and finding.code != SKIPPED_FRAME
-    ]
+def is_break(finding: Finding | TriedFix | LeftFinding) -> bool:
+    """Tell if it is about a site at which torch breaks."""
+    return finding.code.startswith(BREAK) and finding.code != SKIPPED_FRAME
+
+
+def _breaks(observed: Observed) -> Iterator[Finding]:
+    return filter(is_break, observed.diagnosis.findings)
 
 
 def _site(finding: Finding, line: int) -> tuple[str, int, str]:

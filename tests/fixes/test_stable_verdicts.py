@@ -9,8 +9,7 @@ import pytest
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.fixes.patch import Candidate, with_fixes
-from graphdoctor.fixes.trials import Trials
-from graphdoctor.fixes.user_backend import Check, UserBackend
+from graphdoctor.fixes.trials import Check, Trials, UserBackend
 from graphdoctor.fixes.verdicts import Judgment
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import LeftFinding, SiteCounts, TriedFix
-from graphdoctor.fixes.whole import count_sites
+from graphdoctor.fixes.results import count_sites
 from tests.factories import diagnosed, entry, record, recording
 
 
