@@ -133,7 +133,11 @@ def _compiling(source: SourceFile, target: TargetInfo) -> Iterator[cst.BaseExpre
         for name, value in assigned
         if isinstance(value, cst.Call) and dotted(value.func) in names
     }
-    for definition in find(source.tree, cst.FunctionDef, cst.ClassDef):
+    definitions: list[cst.FunctionDef | cst.ClassDef] = [
+        *find(source.tree, cst.FunctionDef),
+        *find(source.tree, cst.ClassDef),
+    ]
+    for definition in definitions:
         is_call = definition.name.value in _METHODS and source.is_method(definition)
         named = source.around(definition, cst.ClassDef) if is_call else definition
         if named is not None and named.name.value in names:

@@ -68,36 +68,28 @@ def discover(root: Path, *, limit: int) -> Discovered:
     for path in islice(sources, _MAX_FILES):
         if len(ready) >= limit:
             break
-        tree = _parsed(path)
-        if tree is None:
-            continue
-        text = path.relative_to(root).as_posix()
+        tree, text = _parsed(path), path.relative_to(root).as_posix()
         if (why := _why_ready(tree)) is not None:
             ready.append(PossibleTarget(text, why))
             continue
         named = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-        lines = [node.lineno for node in named if ast.unparse(node) == "torch.compile"]
+        line = min((it.lineno for it in named if ast.unparse(it) == "torch.compile"), default=None)
         model = _model_in(tree)
-        if (lines or model) and len(without_inputs) < limit:
-            why = (
-                f"calls torch.compile in line {min(lines)}"
-                if lines
-                else f"defines {model}, without {INPUT_FUNCTIONS[0]}()"
-            )
+        if (line or model) and len(without_inputs) < limit:
+            without = f"defines {model}, without {INPUT_FUNCTIONS[0]}()"
+            why = f"calls torch.compile in line {line}" if line else without
             without_inputs.append(PossibleTarget(text, why))
     return Discovered(tuple(ready), tuple(without_inputs))
 
 
 def ready_target(path: Path) -> str | None:
     """Say why a file is a target as it is, a clause; None if it isn't one."""
-    tree = _parsed(path)
-    return None if tree is None else _why_ready(tree)
+    return _why_ready(_parsed(path))
 
 
 def model_in(path: Path) -> str | None:
     """Name the model that a file defines: ``model``, or the last of its module classes."""
-    tree = _parsed(path)
-    return None if tree is None else _model_in(tree)
+    return _model_in(_parsed(path))
 
 
 def _model_in(tree: ast.Module) -> str | None:
@@ -111,11 +103,8 @@ def is_script(path: Path) -> bool:
     Uncertain for what isn't seen in its source; False for what can't be read.
     """
     tree = _parsed(path)
-    return (
-        tree is not None
-        and _why_ready(tree) is None
-        and (_runs(tree) or not _may_hold_target(tree))
-    )
+    is_run = _runs(tree) or not _may_hold_target(tree)
+    return bool(tree.body) and _why_ready(tree) is None and is_run
 
 
 def script_hint(file: str) -> str:
@@ -149,24 +138,18 @@ def check_source(file: str, name: str) -> None:
             f"{name} isn't {encoding.upper()}: byte {source[wrong.start]:#x} in line {line}.",
             hint="Save it as UTF-8, or name its encoding in line 1: # -*- coding: latin-1 -*-",
         ) from None
+    if isinstance(error, SyntaxError):
+        shown = "".join(format_exception_only(error)).splitlines()[1:-1]
+        hint = "\n".join((f"Line {error.lineno}:", *shown)) if error.lineno else None
+        raise GraphDoctorError(f"{name} isn't valid Python: {error.msg}.", hint=hint)
     if error is not None:
-        raise _not_python(error, name)
-
-
-def _not_python(error: SyntaxError | ValueError, name: str) -> GraphDoctorError:
-    if not isinstance(error, SyntaxError):
-        return GraphDoctorError(f"{name} isn't valid Python: {error}.")
-    shown = "".join(format_exception_only(error)).splitlines()[1:-1]
-    return GraphDoctorError(
-        f"{name} isn't valid Python: {error.msg}.",
-        hint="\n".join((f"Line {error.lineno}:", *shown)) if error.lineno else None,
-    )
+        raise GraphDoctorError(f"{name} isn't valid Python: {error}.")
 
 
 def holds_no_target(path: Path) -> bool:
     """Tell if it is certain that nothing in a file could be the target."""
     tree = _parsed(path)
-    return tree is not None and bool(tree.body) and not _may_hold_target(tree)
+    return bool(tree.body) and not _may_hold_target(tree)
 
 
 def _runs(tree: ast.Module) -> bool:
@@ -176,31 +159,25 @@ def _runs(tree: ast.Module) -> bool:
                 return True
             case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
                 return True
-            case ast.Expr(value=ast.Call(func=function)) if not ast.unparse(function).startswith(
-                ("torch.", "sys.")
-            ):
-                return True
+            case ast.Expr(value=ast.Call(func=function)):
+                if not ast.unparse(function).startswith(("torch.", "sys.")):
+                    return True
     return False
 
 
 def _may_hold_target(tree: ast.Module) -> bool:
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     for node in ast.walk(tree):
         match node:
-            case (
-                ast.FunctionDef(name=name)
-                | ast.AsyncFunctionDef(name=name)
-                | ast.ClassDef(name=name)
-            ):
-                if _is_public(name):
-                    return True
-            case ast.alias(name=name, asname=alias):
-                if (alias or name) in ("build", "model", "*"):
-                    return True
+            case ast.alias(name=name, asname=alias) if (alias or name) in ("build", "model", "*"):
+                return True
             case (
                 ast.Lambda()
                 | ast.Name(id="build" | "model" | "globals" | "exec" | "setattr" | "type")
             ):
                 return True
+        if isinstance(node, definitions) and _is_public(node.name):
+            return True
     return False
 
 
@@ -210,25 +187,17 @@ def project_folders(root: Path, left_out: Collection[str] = ()) -> Iterator[tupl
     """
     for place, names, files in os.walk(root):
         kept = sorted(name for name in names if not name.startswith(".") and name not in left_out)
-        names[:] = [name for name in kept if not _is_environment(Path(place, name))]
+        names[:] = [name for name in kept if not os.path.exists(f"{place}/{name}/pyvenv.cfg")]  # noqa: PTH110 - a folder that can't be read has none
         yield Path(place), sorted(files)
 
 
-def _is_environment(folder: Path) -> bool:
-    try:
-        return (folder / "pyvenv.cfg").exists()
-    except PermissionError:
-        return False
-
-
-def _parsed(path: Path) -> ast.Module | None:
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            return None
-        content = path.read_bytes()
-        return ast.parse(content) if b"torch" in content else None
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+def _parsed(path: Path) -> ast.Module:
+    """Parse a file; empty if it can't be read, is large, or says nothing of torch."""
+    with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        content = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else b""
+        if b"torch" in content:
+            return ast.parse(content)
+    return ast.Module([], [])
 
 
 def _why_ready(tree: ast.Module) -> str | None:

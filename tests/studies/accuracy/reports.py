@@ -1,6 +1,6 @@
 """Reports of comparisons of results, made by hand."""
 
-from graphdoctor.facts.accuracy import AccuracyReport, ComparedKind, Cure, StaleValue
+from graphdoctor.facts.accuracy import AccuracyReport, ComparedKind, Cure, StaleGraph
 from graphdoctor.facts.bench import Correctness, Speedup, StageResult, Stages
 from graphdoctor.facts.located import Located, TensorAt
 from graphdoctor.facts.recording import TracingBranch
@@ -110,13 +110,6 @@ def wrong(**more):
 
 def stale(**more):
     """A program whose graph is reused though a value changed that no guard checks."""
-    value = StaleValue(
-        expression="self.scale",
-        before="2.0",
-        after="3.0",
-        call=3,
-        compile_id="0/0",
-        location=LINE,
-        difference=OUTPUT,
+    return agreeing(
+        "different", differences=(OUTPUT,), stale=StaleGraph(call=3, difference=OUTPUT), **more
     )
-    return agreeing("different", differences=(OUTPUT,), stale=value, **more)
