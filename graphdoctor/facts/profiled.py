@@ -220,17 +220,8 @@ class Calibration(Fact):
     """The size of a GPU's L2 cache; None on a CPU."""
     launch_us: float | None = None
     """The time of the launch of a small kernel; None on a CPU."""
-    is_kept: bool = False
-    """It was measured in an earlier run."""
-    measured_on: str | None = None
-    """The day, such as ``2026-11-27``; None of what was kept before that was noted."""
     is_steady: bool = True
     """Each was measured twice with the same result, but for a tenth."""
-
-    @property
-    def conditions(self) -> tuple[object, ...]:
-        """The conditions that it holds for: where one of them differs, another one is needed."""
-        return self.device_name, self.torch, self.threads, self.precision
 
     def elementwise_rate(self, name: str) -> float | None:
         """Return the rate of an operation, in 1e9 elements a second, or of the simple ones if it

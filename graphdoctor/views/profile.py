@@ -510,9 +510,5 @@ def _calibration_text(device: Calibration) -> str:
     ]
     if device.launch_us is not None:
         parts.append(f"a launch takes {time_text(device.launch_us)}")
-    day = device.measured_on
-    earlier = "measured earlier" if day is None else f"measured on {day}"
-    notes = join_texts(
-        ", ", earlier if device.is_kept else None, None if device.is_steady else "unsteady"
-    )
-    return f"{device.device_name}{threads}: {', '.join(parts)}{f' ({notes})' if notes else ''}"
+    note = "" if device.is_steady else " (unsteady)"
+    return f"{device.device_name}{threads}: {', '.join(parts)}{note}"

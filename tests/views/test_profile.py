@@ -4,7 +4,6 @@ rows add up."""
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from syrupy.assertion import SnapshotAssertion
 from graphdoctor.facts.profile import MemoryUse, ProfileReport
 from graphdoctor.views.profile import profile_view
 from graphdoctor.views.profile_words import Files
-from tests.each import for_each
 from tests.studies.profile.reports import PACKAGE_FILE, profiled, trained
 from tests.views.outputs import on_terminal
 
@@ -39,17 +37,6 @@ def test_verbose_shows_all_rows() -> None:
     assert (
         "the profile took  compiling 9.90 s · importing torch 3.40 s · profiling kernels 2.25 s\n"
         in whole
-    )
-
-
-@for_each("day, said", [(None, "(measured earlier)"), ("2026-11-27", "(measured on 2026-11-27)")])
-def test_what_was_measured_in_an_earlier_run_says_when(day: str | None, said: str) -> None:
-    found = trained().calibration
-    assert found is not None
-    kept = found.replace(is_kept=True, measured_on=day)
-    assert said in rendered(replace(trained(), calibration=kept), width=140)
-    assert "measured" not in rendered(
-        replace(trained(), calibration=found.replace(measured_on=day)), width=140
     )
 
 

@@ -14,7 +14,6 @@ Triton draws them.
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import math
 import os
@@ -76,10 +75,7 @@ _Rate = tuple[float, bool]
 
 
 def calibrate(
-    device: torch.device,
-    dtypes: Iterable[str],
-    elementwise: Collection[str],
-    kept: Sequence[Calibration],
+    device: torch.device, dtypes: Iterable[str], elementwise: Collection[str]
 ) -> Calibration:
     """Measure what a device reaches; ``RuntimeError`` if there isn't enough memory.
 
@@ -87,61 +83,37 @@ def calibrate(
     names them. Those that have a function here are measured, and of the others nothing is said.
     """
     on_cpu = device.type == "cpu"
-    calibration = Calibration(
-        device_name=_processor() if on_cpu else torch.cuda.get_device_name(device),
-        torch=str(torch.__version__),
-        threads=torch.get_num_threads() if on_cpu else None,
-        precision=matmul_setting(),
-        copy_gb_per_s=0.0,
-        matmul_tflops_per_s={},
-        cache_bytes=None if on_cpu else torch.cuda.get_device_properties(device).L2_cache_size,
-        launch_us=None,
-    )
-    before = next((it for it in reversed(kept) if it.conditions == calibration.conditions), None)
-    if before is not None:
-        calibration = before.replace(cache_bytes=calibration.cache_bytes)
-    products = dict(calibration.matmul_tflops_per_s)
-    rates = dict(calibration.elementwise_g_per_s)
-    missing = [dtype for dtype in _products(dtypes, device) if dtype not in products]
-    unmeasured = [name for name in measurable(elementwise, device) if name not in rates]
-    copy = calibration.copy_gb_per_s
-    launch = calibration.launch_us
-    are_steady = []
+    products, rates = dict[str, float](), dict[str, float]()
+    launch = None
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
-        if before is None:
-            copy, is_steady = _copy(device)
-            if not on_cpu:
-                # Of each of many launches in a row of a kernel that has next to nothing to do.
-                value = torch.zeros(1, device=device)
-                seconds, _ = _best(lambda: [value.add_(1) for _ in range(_LAUNCHES)], device, 0.0)
-                launch = seconds / _LAUNCHES * 1e6
-            are_steady.append(is_steady)
-        elif not missing and not unmeasured:
-            # Other work can have disturbed what was kept, all the time that it was measured.
-            fastest = 0.0
-            with suppress(RuntimeError):
-                fastest, _ = _product("float32", device, _SHARE_OF_EACH)
-            if fastest > _STEADY * products["float32"]:
-                return calibrate(device, dtypes, elementwise, ())
-            return calibration.replace(is_kept=True, is_steady=True)
-        for dtype in missing:
+        copy, is_steady = _copy(device)
+        are_steady = [is_steady]
+        if not on_cpu:
+            # Of each of many launches in a row of a kernel that has next to nothing to do.
+            value = torch.zeros(1, device=device)
+            seconds, _ = _best(lambda: [value.add_(1) for _ in range(_LAUNCHES)], device, 0.0)
+            launch = seconds / _LAUNCHES * 1e6
+        for dtype in _products(dtypes, device):
             # A torch or a device without products of this dtype.
             with suppress(RuntimeError, TypeError):
                 products[dtype], is_steady = _product(dtype, device)
                 are_steady.append(is_steady)
-        for name in unmeasured:
+        for name in measurable(elementwise, device):
             # A CUDA build without a compiler for code at run time, for one.
             with suppress(RuntimeError):
                 rates[name], is_steady = rate(name, rates, device)
                 are_steady.append(is_steady)
-    return calibration.replace(
+    return Calibration(
+        device_name=_processor() if on_cpu else torch.cuda.get_device_name(device),
+        torch=str(torch.__version__),
+        threads=torch.get_num_threads() if on_cpu else None,
+        precision=matmul_setting(),
         copy_gb_per_s=copy,
-        launch_us=launch,
         matmul_tflops_per_s=products,
         elementwise_g_per_s=rates,
-        is_kept=False,
+        cache_bytes=None if on_cpu else torch.cuda.get_device_properties(device).L2_cache_size,
+        launch_us=launch,
         is_steady=all(are_steady),
-        measured_on=datetime.datetime.now().astimezone().date().isoformat(),
     )
 
 

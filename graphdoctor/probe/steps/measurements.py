@@ -25,7 +25,7 @@ import torch
 from torch.profiler import record_function
 
 from ...facts.kernels import NOTABLE_COPIES
-from ...facts.profiled import Calibration, EagerCall, MeasuredMemory, ProfiledCall
+from ...facts.profiled import EagerCall, MeasuredMemory, ProfiledCall
 from ...facts.run import Phase
 from ..measure import coverage
 from ..measure.calibration import calibrate
@@ -258,9 +258,8 @@ def _calibrate(workload: Workload) -> None:
     workload.events.phase("measuring what the device reaches")
     device = torch.device("cuda") if torch_api.uses_cuda() else torch.device("cpu")
     try:
-        kept = [Calibration(**fields) for fields in workload.request["calibrations"]]
         code = workload.code
-        reached = calibrate(device, code.factor_dtypes, code.elementwise, kept)
+        reached = calibrate(device, code.factor_dtypes, code.elementwise)
         workload.events.write("calibration", reached)
     except (RuntimeError, MemoryError) as error:
         message = f"What the device reaches was not measured: {type_name(error)}."

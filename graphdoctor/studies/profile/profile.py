@@ -25,7 +25,6 @@ from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.studies.profile.report import profile_report
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.judge import Reference, clause
-from graphdoctor.trials.launch.calibrations import keep_calibration, kept_calibrations
 from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.recorded import Recorded, record_target
 from graphdoctor.trials.launch.request import Measured, Request
@@ -75,20 +74,11 @@ def profile_target(
     phases = Phases(setup.on_phase)
     setup = replace(setup, on_phase=phases.begin)
     with tempfile.TemporaryDirectory(prefix="graphdoctor-", ignore_cleanup_errors=True) as caches:
-        measured = replace(
-            request.measured,
-            kernels=True,
-            memory=True,
-            profile=caches,
-            calibrations=kept_calibrations(),
-        )
+        measured = replace(request.measured, kernels=True, memory=True, profile=caches)
         recorded = record_target(replace(request, measured=measured), store, setup)
     phases.begin("reading the recording")
     # The lines' text is in the picture.
     recording = read_recording(recorded.folder, picture=True)
-    calibration = None if recording.profiled is None else recording.profiled.calibration
-    if calibration is not None and calibration.is_steady and not calibration.is_kept:
-        keep_calibration(calibration)
     diagnosis = diagnosis_of(recording, root=Path.cwd(), selection=selection)
     report = profile_report(recording, diagnosis, version=__version__)
     profiled, memory = recording.profiled, report.memory

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.errors import GraphDoctorError, os_errors
-from graphdoctor.facts.profiled import Calibration
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.values import is_plain, is_utf8
 from graphdoctor.trials.launch.discover import discover, holds_no_target, script_hint
@@ -75,7 +74,6 @@ class Measured:
     kernels: bool = False
     memory: bool = False
     profile: str | None = None
-    calibrations: tuple[Calibration, ...] = ()
     stages: bool = False
     reads: bool = False
 
@@ -159,7 +157,6 @@ class Request:
         """
         said = {**vars(self.spec), **vars(self.target), **vars(self.measured)}
         return {name: value for name, value in said.items() if name != "target"} | {
-            "calibrations": [vars(calibration) for calibration in self.measured.calibrations],
             "inputs": self.inputs,
             "vary": None if self.vary is None else vars(self.vary),
             "trial": self.trial,
