@@ -233,8 +233,7 @@ class ExecutorOptions:
 
     reading_jobs: int | None = option(
         None,
-        "How many logs, or parts of a large one, to read side by side. By default, one for each"
-        " core.",
+        "How many logs to read side by side. By default, one for each core.",
         flag="--jobs",
         metavar="N",
         least=1,

@@ -36,8 +36,8 @@ def recompiles(
     ),
     jobs: int | None = option(
         None,
-        "How many replays to run side by side, by default 1. Of a recording, how many logs, or"
-        " parts of a large one, to read side by side, by default one for each core.",
+        "How many replays to run side by side, by default 1. Of a recording, how many logs to"
+        " read side by side, by default one for each core.",
         metavar="N",
         least=1,
     ),

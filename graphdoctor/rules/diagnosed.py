@@ -77,7 +77,6 @@ def diagnose_recording(
     root: Path | None = None,
     eager_kernels: KernelShare | None = None,
     rank: int | None = None,
-    executor: Executor | None = None,
 ) -> Result:
     """Read a recording or a trace log, with all that is needed, and say what it means.
 
@@ -89,25 +88,23 @@ def diagnose_recording(
         root: Paths under it are shown relative to it; the working directory by default.
         eager_kernels: Kernels of the same call in eager mode, to compare with; None for none.
         rank: Read this rank alone; None for all processes.
-        executor: Reads large logs, on this machine; None for this process.
 
     Raises:
         GraphDoctorError: There is no such rank.
     """
-    from graphdoctor.executors.local import ALONE
     from graphdoctor.facts.diagnosis import Result
     from graphdoctor.trace.folder import RecordingFolder, open_folder
     from graphdoctor.trace.reader import read_folder
     from graphdoctor.trace.sections import Wanted
 
-    root, executor = root or Path.cwd(), executor or ALONE
+    root = root or Path.cwd()
     folder = recording if isinstance(recording, RecordingFolder) else open_folder(recording)
     folder = folder.of_rank(rank)
     is_cut = (
         needs.is_page and needs.stages is None and (bool(needs.compile_ids) or _is_large(folder))
     )
     has_picture = (needs.picture or needs.stages is not None) and not is_cut
-    facts = read_folder(folder, Wanted(guards=needs.guards, picture=has_picture), executor)
+    facts = read_folder(folder, Wanted(guards=needs.guards, picture=has_picture))
     facts = facts.replace(eager_kernels=eager_kernels)
     diagnosis = diagnosis_of(facts, root=root, selection=selection)
     if needs.stages is not None:
@@ -119,7 +116,7 @@ def diagnose_recording(
     if needs.is_page:
         shown = _shown(diagnosis, needs.compile_ids)
         if is_cut:
-            picture = _details(folder, needs, shown, executor)
+            picture = _details(folder, needs, shown)
         if picture is not None and len(shown) < len(diagnosis.recording.compiles):
             picture = picture.replace(shown=shown)
     return Result(diagnosis, picture)
@@ -159,9 +156,7 @@ def _unknown(what: str, compile_id: str, known: Sequence[str]) -> GraphDoctorErr
     return GraphDoctorError(f"There is no {what} {compile_id}.", hint=hint)
 
 
-def _details(
-    folder: RecordingFolder, needs: Needs, shown: tuple[str, ...], executor: Executor
-) -> Picture | None:
+def _details(folder: RecordingFolder, needs: Needs, shown: tuple[str, ...]) -> Picture | None:
     """Return the picture of a large log: it is read again for the compiles that are shown."""
     from graphdoctor.trace.reader import read_folder
     from graphdoctor.trace.sections import Details, Wanted
@@ -169,7 +164,7 @@ def _details(
     details = Details(
         needs.compile_ids or shown, most_bytes=None if needs.compile_ids else _MOST_BYTES
     )
-    return read_folder(folder, Wanted(picture=True, details=details), executor).picture
+    return read_folder(folder, Wanted(picture=True, details=details)).picture
 
 
 def _is_large(folder: RecordingFolder) -> bool:
@@ -209,7 +204,7 @@ def diagnose_on(executor: Executor, pieces: Sequence[partial[Result]]) -> list[R
     from graphdoctor.executors.executor import Failure
 
     if executor.cluster is None and len(pieces) == 1:
-        return [pieces[0](executor=executor)]
+        return [pieces[0]()]
     results: dict[int, Result] = {}
     for index, result in executor.run(_made, pieces):
         if not isinstance(result, Failure):

@@ -9,10 +9,8 @@ caller doesn't want are never kept.
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -20,8 +18,7 @@ from typing import Any
 
 import orjson
 
-from graphdoctor.executors.executor import Executor, Failure, Outcome
-from graphdoctor.trace.storage import CutStreamError, LogFile
+from graphdoctor.trace.storage import CutStreamError
 
 _HEADER = re.compile(rb"^([VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ \d+) [^\]]*\] (\{.*)$")
 
@@ -85,21 +82,10 @@ class LogDamage:
     cut_logs: dict[str, str] = field(default_factory=dict)
     """Reasons why logs can't be read to their ends, a clause, by name."""
 
-    def add(self, later: LogDamage) -> None:
-        """Add the damage of what follows, up to the end of the log or to a header."""
-        if later.records or later.broken_records:
-            self.is_last_broken = later.is_last_broken
-        for kind, (count, size) in later.kinds.items():
-            self.count(kind, count, size)
-        self.cut_logs.update(later.cut_logs)
-        for name, value in vars(later).items():
-            if type(value) is int:
-                setattr(self, name, getattr(self, name) + value)
-
-    def count(self, kind: str, count: int, size: int) -> None:
-        """Count records of a kind."""
-        before_count, before_size = self.kinds.get(kind, (0, 0))
-        self.kinds[kind] = before_count + count, before_size + size
+    def count(self, kind: str, size: int) -> None:
+        """Count a record of a kind."""
+        count, size_before = self.kinds.get(kind, (0, 0))
+        self.kinds[kind] = count + 1, size_before + size
 
 
 _SUM_LENGTH = 32
@@ -115,11 +101,7 @@ _CONTEXT_KEYS = {
 
 
 def read_records(
-    lines: Iterable[bytes],
-    wants: Callable[[str], bool],
-    damage: LogDamage,
-    *,
-    has_more: bool = False,
+    lines: Iterable[bytes], wants: Callable[[str], bool], damage: LogDamage
 ) -> Iterator[Record]:
     """Read records one by one."""
     record: Record | None = None
@@ -139,7 +121,7 @@ def read_records(
             damage.broken_records += 1
             damage.is_last_broken = True
             return None
-        damage.count(kind, 1, size_bytes)
+        damage.count(kind, size_bytes)
         damage.altered_payloads += not is_whole
         if record is not None and payload:
             try:
@@ -175,7 +157,7 @@ def read_records(
                 record = None
     except CutStreamError as error:
         damage.cut_logs[error.name] = error.reason
-    done = finished(is_last=not has_more)
+    done = finished(is_last=True)
     if done is not None:
         yield done
 
@@ -222,102 +204,3 @@ def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:
     is_artifact = kind == "artifact" and isinstance(value, dict)
     kind = str(value.get("name")) if is_artifact else kind
     return Record(kind, is_artifact, value, metadata, stamp=stamp)
-
-
-_LEAST_BYTES = 32 * 2**20
-"""Below this, starting processes takes what they save."""
-
-_CHUNK_BYTES = 8 * 2**20
-_AHEAD = 8
-"""Chunks kept that were read before their turn; more processes than one more don't pay."""
-
-_DUMPS = ("inductor_config", "dynamo_config", "functorch_config")
-"""Nine tenths of a metrics record (2.13): every setting of torch, as text; never read here."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """A part of a log; it begins with a header, or with the log."""
-
-    log: LogFile
-    start: int
-    end: int | None
-    kinds: frozenset[str]
-
-
-_Read = tuple[list[Record], LogDamage]
-
-
-def records_of(
-    log: LogFile, kinds: frozenset[str], damage: LogDamage, executor: Executor
-) -> Iterator[Record]:
-    """Read the records of a log; a large one in several processes, cut where records begin."""
-    # Finding where to cut a log that lies elsewhere takes a request for each part.
-    is_near = log.is_seekable and not log.is_remote
-    is_cut = executor.jobs > 1 and is_near and (log.size_bytes or 0) >= _LEAST_BYTES
-    starts = list(_starts(log, _CHUNK_BYTES)) if is_cut else [0]
-    if len(starts) == 1:
-        with log.open() as lines:
-            yield from read_records(lines, kinds.__contains__, damage)
-        return
-    chunks = [
-        Chunk(log, start, end, kinds)
-        for start, end in zip(starts, [*starts[1:], None], strict=True)
-    ]
-    for index, read in _in_order(executor.run(read_chunk, chunks, ahead=_AHEAD)):
-        # What a process couldn't do, such as for want of memory, this one does.
-        records, lost = read_chunk(chunks[index]) if isinstance(read, Failure) else read
-        yield from records
-        damage.add(lost)
-        if lost.cut_logs:
-            return
-
-
-def read_chunk(chunk: Chunk) -> _Read:
-    """Read one part of a log."""
-    records = []
-    damage = LogDamage()
-    with chunk.log.open(chunk.start) as stream:
-        # A log of this machine that is not compressed: nothing is cut before its end.
-        lines = stream if chunk.end is None else io.BytesIO(stream.read(chunk.end - chunk.start))
-        for record in read_records(
-            lines, chunk.kinds.__contains__, damage, has_more=chunk.end is not None
-        ):
-            _leave_out_dumps(record)
-            records.append(record)
-    return records, damage
-
-
-def _starts(log: LogFile, chunk_bytes: int) -> Iterator[int]:
-    yield 0
-    start = 0
-    size = log.size_bytes or 0
-    while (start := (start // chunk_bytes + 1) * chunk_bytes) < size:
-        with log.open(start - 1) as stream:
-            # What begins before the cut is of the chunk before it.
-            start += len(stream.readline()) - 1
-            for line in stream:
-                if _HEADER.match(line.rstrip(b"\r\n")):
-                    yield start
-                    break
-                start += len(line)
-
-
-def _in_order(outcomes: Iterator[Outcome[_Read]]) -> Iterator[Outcome[_Read]]:
-    early = {}
-    following = 0
-    for index, read in outcomes:
-        early[index] = read
-        while following in early:
-            yield following, early.pop(following)
-            following += 1
-
-
-def _leave_out_dumps(record: Record) -> None:
-    if record.kind == "compilation_metrics":
-        with suppress(orjson.JSONDecodeError):
-            metrics = record.json() if record.payload else record.value
-            if isinstance(metrics, dict):
-                for name in _DUMPS:
-                    metrics.pop(name, None)
-                record.payload = record.payload and orjson.dumps(metrics).decode()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.executors.executor import Executor
-from graphdoctor.executors.local import ALONE
 from graphdoctor.facts.base import Fields, InvalidFactError
 from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.evidence import LogSpan
@@ -62,11 +60,11 @@ def read_recording(location: Location, *, guards: bool = False, picture: bool = 
     return read_folder(open_folder(location), Wanted(guards=guards, picture=picture))
 
 
-def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = ALONE) -> Recording:
+def read_folder(folder: RecordingFolder, wanted: Wanted) -> Recording:
     """Read an opened recording, or one of its ranks; raises as ``read_recording``."""
     location = folder.location
     try:
-        return _read(folder, wanted, executor).replace(
+        return _read(folder, wanted).replace(
             what_if=read_fact(WhatIf, folder.what_if) if folder.what_if else None,
             treatment=read_fact(Treatment, folder.fixes) if folder.fixes else None,
             declined=read_fact(DeclinedEdits, folder.declined),
@@ -81,7 +79,7 @@ def read_folder(folder: RecordingFolder, wanted: Wanted, executor: Executor = AL
         ) from error
 
 
-def _read(folder: RecordingFolder, wanted: Wanted, executor: Executor) -> Recording:
+def _read(folder: RecordingFolder, wanted: Wanted) -> Recording:
     events = folder.events
     run = _reported(folder)
     main_pid = events.fields("process").get("pid")
@@ -94,7 +92,7 @@ def _read(folder: RecordingFolder, wanted: Wanted, executor: Executor) -> Record
             ProcessLogs((), main_pid, None)
         ]
     contents = read_logs(
-        processes, lambda: Section(Intake(run.environment), tuple(_collectors(wanted))), executor
+        processes, lambda: Section(Intake(run.environment), tuple(_collectors(wanted)))
     )
     named = list(contents.named(main_pid))
     parts: list[tuple[Part, Section]] = []

@@ -10,10 +10,9 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self, TypeVar
 
-from graphdoctor.executors.executor import Executor
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
 from graphdoctor.trace.gaps import Beginning, has_lost_event
-from graphdoctor.trace.grammar import LogDamage, Record, records_of
+from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.logs import ProcessLogs, name_processes
 from graphdoctor.trace.storage import LogFile
@@ -256,23 +255,17 @@ def is_first_string(record: Record) -> bool:
     return record.kind == "str" and isinstance(record.value, list) and record.value[-1:] == [0]
 
 
-def read_logs(
-    processes: Iterable[ProcessLogs], new_section: Callable[[], Section], executor: Executor
-) -> LogContents:
+def read_logs(processes: Iterable[ProcessLogs], new_section: Callable[[], Section]) -> LogContents:
     """Read all logs, each once."""
     contents = LogContents([ProcessSections(process, [new_section()]) for process in processes])
     for taken in contents.processes[:]:
         for log in taken.process.logs:
-            _read_log(log, taken, contents, new_section, executor)
+            _read_log(log, taken, contents, new_section)
     return contents
 
 
 def _read_log(
-    log: LogFile,
-    first: ProcessSections,
-    contents: LogContents,
-    new_section: Callable[[], Section],
-    executor: Executor,
+    log: LogFile, first: ProcessSections, contents: LogContents, new_section: Callable[[], Section]
 ) -> None:
     by_lane = {Lane(first.process.pid, None): first}
     contents.damage.is_last_broken = False
@@ -280,21 +273,23 @@ def _read_log(
     lanes = Lanes(by_lane)
     begun = set[Lane]()
     taken = first
-    for record in records_of(log, first.sections[0].kinds, contents.damage, executor):
-        lane = lanes.of(record)
-        if lane not in by_lane:
-            process = ProcessLogs((log,), lane.pid, lane.rank)
-            by_lane[lane] = new = ProcessSections(process, [new_section()])
-            contents.processes.append(new)
-        if lane not in begun and begun and not is_first_string(record):
-            # A forked process goes on with the strings of its parent.
-            parent = taken.sections[-1].intake
-            by_lane[lane].sections[0].intake.inherited = parent.inherited | parent.strings
-            by_lane[lane].beginning.is_forked = True
-        begun.add(lane)
-        taken = by_lane[lane]
-        if lane.rank not in (None, taken.process.rank):
-            taken.process = replace(taken.process, rank=lane.rank)
-        if not taken.takes(record):
-            contents.unreadable[record.kind] += 1
+    wants = first.sections[0].kinds.__contains__
+    with log.open() as lines:
+        for record in read_records(lines, wants, contents.damage):
+            lane = lanes.of(record)
+            if lane not in by_lane:
+                process = ProcessLogs((log,), lane.pid, lane.rank)
+                by_lane[lane] = new = ProcessSections(process, [new_section()])
+                contents.processes.append(new)
+            if lane not in begun and begun and not is_first_string(record):
+                # A forked process goes on with the strings of its parent.
+                parent = taken.sections[-1].intake
+                by_lane[lane].sections[0].intake.inherited = parent.inherited | parent.strings
+                by_lane[lane].beginning.is_forked = True
+            begun.add(lane)
+            taken = by_lane[lane]
+            if lane.rank not in (None, taken.process.rank):
+                taken.process = replace(taken.process, rank=lane.rank)
+            if not taken.takes(record):
+                contents.unreadable[record.kind] += 1
     taken.is_cut |= contents.damage.is_last_broken or log.name in contents.damage.cut_logs

@@ -15,7 +15,6 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Failure, Outcome
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.rules.diagnosis.selection import Selection
-from graphdoctor.trace import grammar
 from tests.conftest import RECORDED_LOGS, RunCli
 
 RECORDINGS = RECORDED_LOGS
@@ -34,12 +33,6 @@ def job(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grammar, "_LEAST_BYTES", 0)
-    monkeypatch.setattr(grammar, "_CHUNK_BYTES", 30_000)
-
-
 def said(run: RunCli, *arguments: object) -> str:
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
@@ -53,16 +46,6 @@ def test_ranks_are_the_same_with_any_number_of_jobs(run_here: RunCli, job: Path,
     alone = said(run_here, "report", job, "--jobs", 1, "--format", form)
     assert said(run_here, "report", job, "--jobs", 3, "--format", form) == alone
     assert said(run_here, "report", job, "--format", form) == alone
-
-
-@pytest.mark.parametrize(
-    "command", [("report",), ("recompiles",), ("guards",), ("report", "--format", "html")]
-)
-def test_a_log_in_parts_says_the_same(
-    run_here: RunCli, small_parts: None, command: tuple[str, ...]
-) -> None:
-    alone = said(run_here, command[0], BARE, "--jobs", 1, *command[1:])
-    assert said(run_here, command[0], BARE, "--jobs", 2, *command[1:]) == alone
 
 
 @pytest.mark.slow
