@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from graphdoctor.probe.replay.inputs import attacks_of
+from graphdoctor.probe.replay.inputs import Arguments
 from graphdoctor.probe.replay.results import tensors_in
 from graphdoctor.probe.target.snapshot import FreshCopies
 
@@ -53,7 +53,7 @@ def test_attack_code_makes_the_attacked_call(name):
     call = calls()[name]
     wrong = []
     for attack, again in zip(
-        attacks_of(call, forward), attacks_of(calls()[name], forward), strict=True
+        Arguments(call, forward).attacks(), Arguments(calls()[name], forward).attacks(), strict=True
     ):
         with attack.make(FreshCopies().call(call)) as made:
             pass
@@ -73,7 +73,7 @@ def test_attack_code_makes_the_attacked_call(name):
 
 def test_integers_stay_between_those_of_the_program_or_grow_with_the_samples():
     call = calls()["a dict with indices and a keyword"]
-    for attack in attacks_of(call, forward):
+    for attack in Arguments(call, forward).attacks():
         with attack.make(FreshCopies().call(call)) as made:
             x, arguments = made[0]
             index = arguments.get("index", torch.tensor(0))
@@ -82,7 +82,7 @@ def test_integers_stay_between_those_of_the_program_or_grow_with_the_samples():
 
 
 def test_most_important_comes_first_and_tensorless_calls_stay_unattacked():
-    texts = [attack.text for attack in attacks_of(calls()["floats"], forward)]
+    texts = [attack.text for attack in Arguments(calls()["floats"], forward).attacks()]
     assert texts[:3] == [
         "nothing is changed",
         "x and batch are all zero",
@@ -94,5 +94,6 @@ def test_most_important_comes_first_and_tensorless_calls_stay_unattacked():
         < texts.index("values are random (seed 1)")
     )
     assert [
-        attack.text for attack in attacks_of(calls()["nothing that can be changed"], forward)
+        attack.text
+        for attack in Arguments(calls()["nothing that can be changed"], forward).attacks()
     ] == texts[:1]

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import ast
 import ctypes
-import linecache
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import FrameType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .looking import Looker
+
 _MAX_NUMBERS = 2**12
 _EVERY_SECOND = "1 in every second row"
+_COPIED = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant)
 PATTERNS = (_EVERY_SECOND, "all 0", "all 1")
 """What a tensor is set to; besides, any number, as text."""
 
@@ -36,80 +38,82 @@ class Place(NamedTuple):
 
 
 class _Site(NamedTuple):
-    place: Place
+    function: str
+    text: str
     name: str
     lines: range
 
 
-class Assigned:
+class Assigned(Looker[_Site]):
     """Notes what is assigned in calls, and sets some of it."""
 
     def __init__(self) -> None:
-        self.values: dict[Place, list[Tensor]] = {}
-        """What was assigned in the last calls, in their order."""
-        self.forced: frozenset[Place] = frozenset()
-        """Where something was set in them."""
-        self._pattern, self._chosen, self._is_noting = "", frozenset[Place](), False
-        self._sites: dict[str, dict[tuple[str, int], _Site]] = {}
+        super().__init__()
+        self.is_needed = False
+        """There is something to do."""
+        self.is_forced = False
+        """Something was set in the last calls."""
+        self._values: dict[Place, list[Tensor]] = {}
+        self._chosen: Place | None = None
+        self._pattern = ""
         self._waiting: dict[FrameType, _Site] = {}
-
-    @property
-    def is_needed(self) -> bool:
-        """Check whether there is something to do."""
-        return self._is_noting or bool(self._chosen)
 
     @contextmanager
     def noting(self) -> Iterator[dict[Place, list[Tensor]]]:
-        """Note small tensors that are assigned meanwhile."""
-        self.values, self._is_noting = {}, True
+        """Note small tensors that are assigned meanwhile, in their order."""
+        self._values, self.is_needed = {}, True
         try:
-            yield self.values
+            yield self._values
         finally:
-            self._is_noting = False
+            self.is_needed = False
 
     @contextmanager
-    def forcing(self, places: Iterable[Place], pattern: str) -> Iterator[None]:
-        """Set what is assigned at some places meanwhile."""
-        self._chosen, self._pattern, self.forced = frozenset(places), pattern, frozenset()
+    def forcing(self, place: Place, pattern: str) -> Iterator[None]:
+        """Set what is assigned at a place meanwhile."""
+        self._chosen, self._pattern, self.is_needed, self.is_forced = place, pattern, True, False
         try:
             yield
         finally:
-            self._chosen = frozenset()
+            self._chosen, self.is_needed = None, False
             self._waiting.clear()
 
-    def has_sites(self, code: CodeType) -> bool:
-        """Return whether lines of a function are worth looking at."""
-        file = code.co_filename
-        if file not in self._sites:
-            self._sites[file] = _sites_in(file)
-        sites = self._sites[file].values()
-        is_any = self._is_noting
-        return any(
-            site.place.function == code.co_name and (is_any or site.place in self._chosen)
-            for site in sites
-        )
+    def find(self, tree: ast.Module) -> Iterator[tuple[int, _Site]]:
+        """See ``Looker``."""
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        # A line is of the innermost function, which comes last.
+        sites: dict[int, _Site] = {}
+        for function in (node for node in ast.walk(tree) if isinstance(node, functions)):
+            for node in ast.walk(function):
+                match node:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                        if not isinstance(value, _COPIED):
+                            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                            site = _Site(function.name, ast.unparse(node), name, lines)
+                            sites[node.lineno] = site
+        yield from sites.items()
 
     def look(self, frame: FrameType) -> None:
         """Look at what the line before gave."""
-        code = frame.f_code
         site = self._waiting.get(frame)
         if site is not None and frame.f_lineno not in site.lines:
             del self._waiting[frame]
             self._settle(frame, site)
-        if site := self._sites[code.co_filename].get((code.co_name, frame.f_lineno)):
-            self._waiting[frame] = site
+        for site in self.sites(frame):
+            if site.function == frame.f_code.co_name:
+                self._waiting[frame] = site
 
     def _settle(self, frame: FrameType, site: _Site) -> None:
         value = frame.f_locals.get(site.name)
         if not isinstance(value, Tensor) or value.numel() > _MAX_NUMBERS:
             return
-        if site.place in self._chosen:
-            self.forced |= {site.place}
+        place = Place(frame.f_code.co_filename, site.function, site.text)
+        if place == self._chosen:
+            self.is_forced = True
             frame.f_locals[site.name] = _set(value, self._pattern)
             # Before Python 3.13, `f_locals` is a copy.
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-        elif self._is_noting:
-            self.values.setdefault(site.place, []).append(value.detach().clone())
+        elif self._chosen is None:
+            self._values.setdefault(place, []).append(value.detach().clone())
 
 
 def _set(value: Tensor, pattern: str) -> Tensor:
@@ -118,23 +122,3 @@ def _set(value: Tensor, pattern: str) -> Tensor:
         shape = (-1, *[1] * (value.ndim - 1)) if value.ndim else ()
         return rows.view(shape).expand_as(value).to(value.dtype)
     return torch.full_like(value, float(pattern.removeprefix("all ")), requires_grad=False)
-
-
-def _sites_in(file: str) -> dict[tuple[str, int], _Site]:
-    sites: dict[tuple[str, int], _Site] = {}
-    try:
-        # Not from disk: an edited program's text isn't there.
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return sites
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    for function in (node for node in ast.walk(tree) if isinstance(node, functions)):
-        for node in ast.walk(function):
-            match node:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant)):
-                        continue
-                    place = Place(file, function.name, ast.unparse(node))
-                    lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                    sites[function.name, node.lineno] = _Site(place, name, lines)
-    return sites

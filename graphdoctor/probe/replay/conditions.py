@@ -8,107 +8,55 @@ far from being true as the two sides are apart; a search makes inputs for which 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from types import CodeType, FrameType
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import torch
 from torch import Tensor
 
-_PURE = frozenset(
-    [
-        "abs",
-        "all",
-        "amax",
-        "amin",
-        "any",
-        "argmax",
-        "bool",
-        "count_nonzero",
-        "cpu",
-        "detach",
-        "diff",
-        "dim",
-        "exp",
-        "flatten",
-        "float",
-        "int",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "item",
-        "len",
-        "log",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "long",
-        "max",
-        "mean",
-        "min",
-        "norm",
-        "numel",
-        "prod",
-        "size",
-        "sqrt",
-        "square",
-        "std",
-        "sum",
-        "to",
-        "type_as",
-        "var",
-    ]
+from .looking import Looker, is_pure, value_in
+
+_PURE = re.compile(
+    "abs|all|amax|amin|any|argmax|bool|count_nonzero|cpu|detach|diff|dim|exp|flatten|float|int|"
+    "isfinite|isinf|isnan|item|len|log|logical_and|logical_not|logical_or|long|max|mean|min|norm|"
+    "numel|prod|size|sqrt|square|std|sum|to|type_as|var"
 )
-_PLAIN = (
-    ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp,
-    ast.BinOp, ast.BoolOp, ast.Compare, ast.Call, ast.keyword, ast.operator, ast.unaryop,
-    ast.boolop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
+"""Functions that have no effect, by name."""
+_CONDITIONAL = (ast.If, ast.While, ast.IfExp, ast.Assert)
 _STEPS = 8
 
 Outcome = tuple[str, int, int, bool]
 """File, line and column of a condition, and what it is."""
 
-_Distance = Callable[[FrameType, bool], float]
 
-
-class _Site(NamedTuple):
-    column: int
-    distance: _Distance
-    constants: tuple[float, ...]
-
-
-@dataclass
-class Conditions:
+class Conditions(Looker[ast.expr]):
     """What conditions were in the calls so far, and how far each call was from others."""
 
-    seen: set[Outcome] = field(default_factory=set)
-    near: dict[Outcome, float] = field(default_factory=dict)
-    """How far the last calls were from each outcome."""
-    constants: dict[Outcome, tuple[float, ...]] = field(default_factory=dict)
-    """The numbers that a condition names."""
-    _sites: dict[str, dict[int, list[_Site]]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[Outcome] = set()
+        self.near: dict[Outcome, float] = {}
+        """How far the last calls were from each outcome."""
+        self.constants: dict[Outcome, list[float]] = {}
+        """The numbers that a condition names."""
 
-    def has_sites(self, code: CodeType) -> bool:
-        """Return whether lines of a function are worth looking at."""
-        file = code.co_filename
-        if file not in self._sites:
-            self._sites[file] = _sites_in(file)
-        return any(line in self._sites[file] for _, _, line in code.co_lines())
+    def find(self, tree: ast.Module) -> Iterator[tuple[int, ast.expr]]:
+        """See ``Looker``."""
+        for node in ast.walk(tree):
+            if isinstance(node, _CONDITIONAL) and is_pure(node.test, _PURE):
+                yield node.test.lineno, node.test
 
     def look(self, frame: FrameType) -> None:
         """Note the conditions of the line that is about to run."""
-        file = frame.f_code.co_filename
-        for site in self._sites[file].get(frame.f_lineno, ()):
+        for test in self.sites(frame):
             try:
-                far = {outcome: site.distance(frame, outcome) for outcome in (True, False)}
+                far = {outcome: _distance(test, frame, outcome) for outcome in (True, False)}
             except Exception:  # noqa: BLE001 - the program raises it itself, or doesn't get there
                 continue
             for outcome, distance in far.items():
-                key = (file, frame.f_lineno, site.column, outcome)
-                self.constants[key] = site.constants
+                key = (frame.f_code.co_filename, test.lineno, test.col_offset, outcome)
+                self.constants[key] = _numbers_in(test)
                 self.near[key] = min(distance, self.near.get(key, distance))
 
     def settle(self, *, is_accepted: bool) -> None:
@@ -123,89 +71,43 @@ class Conditions:
         return [key for key in both if key not in self.seen]
 
 
-def _sites_in(file: str) -> dict[int, list[_Site]]:
-    sites: dict[int, list[_Site]] = {}
-    try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return sites
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)) and _is_pure(node.test):
-            test = node.test
-            values = [part.value for part in ast.walk(test) if isinstance(part, ast.Constant)]
-            numbers = {float(value) for value in values if isinstance(value, (int, float))}
-            site = _Site(test.col_offset, _distance(test), tuple(sorted(numbers)))
-            sites.setdefault(test.lineno, []).append(site)
-    return sites
+def _numbers_in(test: ast.expr) -> list[float]:
+    values = [part.value for part in ast.walk(test) if isinstance(part, ast.Constant)]
+    return sorted({float(value) for value in values if isinstance(value, (int, float))})
 
 
-def _is_pure(expression: ast.expr) -> bool:
-    names = (
-        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        for node in ast.walk(expression)
-        if isinstance(node, ast.Call)
-    )
-    is_plain = all(isinstance(node, _PLAIN) for node in ast.walk(expression))
-    return is_plain and all(name in _PURE for name in names)
-
-
-def _value(node: ast.expr) -> Callable[[FrameType], Any]:
-    code = compile(ast.Expression(node), "<condition>", "eval")
-    return lambda frame: eval(code, frame.f_globals, frame.f_locals)
-
-
-def _distance(node: ast.expr) -> _Distance:
-    """Return what measures how far an expression is from being true, or false."""
+def _distance(node: ast.expr, frame: FrameType, wanted: bool) -> float:
+    """Measure how far an expression is from being true, or false."""
     match node:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            inner = _distance(operand)
-            return lambda frame, wanted: inner(frame, not wanted)
-        case ast.BoolOp(op=operator, values=values):
-            parts, is_and = [*map(_distance, values)], isinstance(operator, ast.And)
-
-            def of_parts(frame: FrameType, wanted: bool) -> float:
-                distances = [part(frame, wanted) for part in parts]
-                return sum(distances) if is_and == wanted else min(distances)
-
-            return of_parts
+            return _distance(operand, frame, not wanted)
+        case ast.BoolOp(op=operator, values=parts):
+            distances = [_distance(part, frame, wanted) for part in parts]
+            is_all = isinstance(operator, ast.And) == wanted
+            return sum(distances) if is_all else min(distances)
+        case (
+            ast.Call(func=ast.Name(id="bool"), args=[inner])
+            | ast.Call(func=ast.Attribute(value=inner, attr="item"), args=[])
+        ):
+            return _distance(inner, frame, wanted)
         case ast.Call(func=ast.Attribute(value=inner, attr="any" | "all" as name), args=[]):
-            return _of_elements(inner, is_any=name == "any")
-        case ast.Call(func=ast.Name(id="bool"), args=[inner]):
-            return _distance(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr="item"), args=[]):
-            return _distance(inner)
+            is_any, apart = name == "any", _apart(inner, frame, wanted)
         case ast.Compare():
-            return _of_elements(node, is_any=True)
-    value = _value(node)
-    return lambda frame, wanted: float(bool(value(frame)) != wanted)
+            is_any, apart = True, _apart(node, frame, wanted)
+        case _:
+            return float(bool(value_in(frame, node)) != wanted)
+    if not apart.numel():
+        return float(wanted == is_any)
+    return float(apart.min() if is_any == wanted else apart.max())
 
 
-def _of_elements(node: ast.expr, *, is_any: bool) -> _Distance:
+def _apart(node: ast.expr, frame: FrameType, wanted: bool) -> Tensor:
+    """Measure how far the elements of a comparison, or of a value, are from what is wanted."""
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=[right]):
-            sides = _value(left), _value(right)
-
-            def apart(frame: FrameType, wanted: bool) -> Tensor:
-                one, other = (torch.as_tensor(side(frame)).double() for side in sides)
-                return _apart(operator, one, other, wanted)
-
+            one, other = (torch.as_tensor(value_in(frame, it)).double() for it in (left, right))
         case _:
-            value = _value(node)
-
-            def apart(frame: FrameType, wanted: bool) -> Tensor:
-                return (torch.as_tensor(value(frame)).bool() != wanted).double()
-
-    def of_all(frame: FrameType, wanted: bool) -> float:
-        distances = apart(frame, wanted)
-        if not distances.numel():
-            return float(wanted == is_any)
-        return float(distances.min() if is_any == wanted else distances.max())
-
-    return of_all
-
-
-def _apart(operator: ast.cmpop, one: Tensor, other: Tensor, wanted: bool) -> Tensor:
-    """How far the elements of two sides are from what is wanted of a comparison."""
+            return (torch.as_tensor(value_in(frame, node)).bool() != wanted).double()
     match operator, wanted:
         case (ast.Eq(), True) | (ast.NotEq(), False):
             far = (one - other).abs()
@@ -223,7 +125,7 @@ def _apart(operator: ast.cmpop, one: Tensor, other: Tensor, wanted: bool) -> Ten
     return far.nan_to_num(nan=1e30, posinf=1e30)
 
 
-def searched(distance: Callable[[str], float | None], constants: tuple[float, ...]) -> str | None:
+def searched(distance: Callable[[str], float | None], constants: list[float]) -> str | None:
     """Search a change of a tensor, as code, with which a condition is what it wasn't; None if none
     is found.
 
@@ -238,7 +140,6 @@ def searched(distance: Callable[[str], float | None], constants: tuple[float, ..
         if distance(code) == 0:
             return code
     known: dict[float, float] = {}
-    factor = 1.0
     for factor in (1.0, -1.0, 0.1, 2.0, 10.0, 1e3):
         if (far := distance(_scaled(factor))) is not None:
             known[factor] = far

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import Module
+
+from .looking import Looker, called_name, is_pure, value_in
 
 _LENGTHS = {
     "bincount": ("weights", "minlength"),
@@ -30,42 +32,17 @@ _LENGTHS = {
 """Functions whose result has a length that depends on values, with their parameters after the
 tensor."""
 
-_PURE = frozenset(
-    [
-        "item",
-        "max",
-        "min",
-        "amax",
-        "amin",
-        "sum",
-        "numel",
-        "size",
-        "int",
-        "long",
-        "to",
-        "cpu",
-        "detach",
-        "abs",
-        "flatten",
-        "view",
-        "reshape",
-        "squeeze",
-        "unsqueeze",
-        "argmax",
-    ]
-) | frozenset(_LENGTHS)
-_PLAIN = (
-    ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp,
-    ast.BinOp, ast.Compare, ast.Call, ast.keyword, ast.operator, ast.unaryop, ast.cmpop,
-    ast.expr_context,
-)  # fmt: skip
+_PURE = re.compile(
+    "item|max|min|amax|amin|sum|numel|size|int|long|to|cpu|detach|abs|flatten|view|reshape|squeeze|"
+    "unsqueeze|argmax|bincount|repeat_interleave"
+)
+"""Functions that have no effect, by name."""
 _MAX_HITS = 400
 _LEAST = 3
 _MAX_ITEMS = 64
 
-_Values = dict[str, list[ast.expr]]
-_Key = tuple[str, str, str]
-"""File, function, and text of an expression."""
+_Assigned = dict[str, list[ast.expr]]
+"""What a function sets names to."""
 
 _Rank = tuple[int, bool, int]
 
@@ -73,16 +50,15 @@ _Rank = tuple[int, bool, int]
 class _Site(NamedTuple):
     """An expression; ``length``: the dim of its result that is the number, None for the result."""
 
-    text: str
-    code: CodeType
+    node: ast.expr
     length: int | None
-    made_of: tuple[_Source, ...]
+    sources: list[_Source]
 
 
 class _Source(NamedTuple):
     """What a number is made of; ``is_unclear``: by more than its function shows."""
 
-    code: CodeType
+    node: ast.expr
     is_unclear: bool
 
 
@@ -93,30 +69,39 @@ class _Equal:
     count: int = 0
 
 
-class EqualSizes:
+class EqualSizes(Looker[_Site]):
     """What was equal in all calls that the program accepts."""
 
     def __init__(self) -> None:
-        self._sites: dict[str, dict[int, list[_Site]]] = {}
-        self._equal: dict[_Key, _Equal] = {}
-        self._waiting: list[tuple[_Key, int, dict[str, _Rank], bool]] = []
+        super().__init__()
+        self._equal: dict[tuple[str, str, str], _Equal] = {}
+        """By file, function, and text of an expression."""
+        self._waiting: list[tuple[tuple[str, str, str], int, dict[str, _Rank], bool]] = []
 
-    def has_sites(self, code: CodeType) -> bool:
-        """Return whether lines of a function are worth looking at."""
-        file = code.co_filename
-        if file not in self._sites:
-            self._sites[file] = _sites_in(file)
-        return any(line in self._sites[file] for _, _, line in code.co_lines())
+    def find(self, tree: ast.Module) -> Iterator[tuple[int, _Site]]:
+        """See ``Looker``."""
+        waiting: list[tuple[ast.AST, _Assigned]] = [(tree, {})]
+        while waiting:
+            node, assigned = waiting.pop()
+            if isinstance(node, ast.FunctionDef):
+                assigned = _assigned_in(node)
+            if isinstance(node, ast.expr) and is_pure(node, _PURE):
+                length = _length(node)
+                if length is not None or _is_read(node):
+                    yield node.lineno, _Site(node, length, [*_sources(node, assigned)])
+                    if length is None:
+                        continue
+            waiting += ((child, assigned) for child in ast.iter_child_nodes(node))
 
     def look(self, frame: FrameType) -> None:
         """Note the numbers of the line that is about to run, and what equals them."""
         code = frame.f_code
-        for site in self._sites[code.co_filename].get(frame.f_lineno, ()):
-            key = (code.co_filename, code.co_name, site.text)
+        for site in self.sites(frame):
+            key = (code.co_filename, code.co_name, ast.unparse(site.node))
             if key in self._equal and self._equal[key].count >= _MAX_HITS:
                 continue
             try:
-                value = eval(site.code, frame.f_globals, frame.f_locals)
+                value = value_in(frame, site.node)
                 value = value if site.length is None else value.shape[site.length]
             except Exception:  # noqa: BLE001 - the program raises it itself, or doesn't get there
                 continue
@@ -137,42 +122,19 @@ class EqualSizes:
         """Return the equal names of each expression, the best first."""
         return [
             {
-                **dict(zip(("file", "function", "text"), key, strict=True)),
+                "file": file,
+                "function": function,
+                "text": text,
                 "names": sorted(equal.names, key=equal.names.__getitem__),
                 "count": equal.count,
             }
-            for key, equal in self._equal.items()
+            for (file, function, text), equal in self._equal.items()
             if equal.names and len(equal.values) >= _LEAST
         ]
 
 
-def _sites_in(file: str) -> dict[int, list[_Site]]:
-    sites: dict[int, list[_Site]] = {}
-    try:
-        text = Path(file).read_bytes()
-        if not any(name in text for name in (b".item(", b"int(", *map(str.encode, _LENGTHS))):
-            return sites
-        waiting: list[tuple[ast.AST, _Values]] = [(ast.parse(text), {})]
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return sites
-    while waiting:
-        node, values = waiting.pop()
-        if isinstance(node, ast.FunctionDef):
-            values = _values_in(node)
-        if isinstance(node, ast.expr) and _is_pure(node):
-            length = _length(node)
-            if length is not None or _is_read(node):
-                code = compile(ast.Expression(node), file, "eval")
-                site = _Site(ast.unparse(node), code, length, tuple(_sources(node, values)))
-                sites.setdefault(node.lineno, []).append(site)
-                if length is None:
-                    continue
-        waiting += ((child, values) for child in ast.iter_child_nodes(node))
-    return sites
-
-
-def _values_in(function: ast.FunctionDef) -> _Values:
-    values: _Values = {}
+def _assigned_in(function: ast.FunctionDef) -> _Assigned:
+    assigned: _Assigned = {}
     for node in ast.walk(function):
         match node:
             case (
@@ -180,19 +142,19 @@ def _values_in(function: ast.FunctionDef) -> _Values:
                 | ast.AugAssign(target=ast.Name(id=name), value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
-                values.setdefault(name, []).append(value)
-    return values
+                assigned.setdefault(name, []).append(value)
+    return assigned
 
 
-def _sources(expression: ast.expr, values: _Values) -> Iterator[_Source]:
+def _sources(expression: ast.expr, assigned: _Assigned) -> Iterator[_Source]:
     """Find the parts of an expression, and of what the names in it are set to."""
     waiting: list[ast.AST] = [expression]
     followed: set[str] = set()
     while waiting:
         node = waiting.pop()
-        made = values.get(node.id, []) if isinstance(node, ast.Name) else []
-        if isinstance(node, ast.expr) and _is_pure(node):
-            yield _Source(compile(ast.Expression(node), "", "eval"), not all(map(_is_pure, made)))
+        made = assigned.get(node.id, []) if isinstance(node, ast.Name) else []
+        if isinstance(node, ast.expr) and is_pure(node, _PURE):
+            yield _Source(node, not all(is_pure(value, _PURE) for value in made))
         if isinstance(node, ast.Name) and node.id not in followed:
             followed.add(node.id)
             waiting += made
@@ -204,18 +166,18 @@ def _is_telling(site: _Site, number: int, frame: FrameType) -> bool:
     everywhere.
     """
     tensors: list[Tensor] = []
-    for source in site.made_of:
+    for node, is_unclear in site.sources:
         try:
-            value = eval(source.code, frame.f_globals, frame.f_locals)
+            value = value_in(frame, node)
         except Exception:  # noqa: BLE001 - a name has another value by now
             continue
         if isinstance(value, Tensor):
-            if source.is_unclear and value.ndim == 0:
+            if is_unclear and value.ndim == 0:
                 return False
             tensors.append(value)
     return any(tensor.ndim for tensor in tensors) and not any(
-        _is_same_everywhere(tensor, is_counted=site.length is None)
-        and number in (tensor.numel(), *tensor.shape)
+        number in (tensor.numel(), *tensor.shape)
+        and _is_same_everywhere(tensor, is_counted=site.length is None)
         for tensor in tensors
     )
 
@@ -224,17 +186,6 @@ def _is_same_everywhere(mask: Tensor, *, is_counted: bool) -> bool:
     if mask.dtype == torch.bool:
         return bool(mask.all()) or not mask.any()
     return is_counted and mask.numel() > 1 and bool((mask == 1).all())
-
-
-def _is_pure(expression: ast.expr) -> bool:
-    return all(
-        isinstance(node, _PLAIN) and (not isinstance(node, ast.Call) or _called(node) in _PURE)
-        for node in ast.walk(expression)
-    )
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _is_read(node: ast.expr) -> bool:
@@ -252,11 +203,11 @@ def _length(node: ast.expr) -> int | None:
     """Return the dim of a call's result whose size depends on values and isn't passed; None if
     none.
     """
-    if not isinstance(node, ast.Call) or _called(node) not in _LENGTHS:
+    if not isinstance(node, ast.Call) or (name := called_name(node)) not in _LENGTHS:
         return None
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     is_of_torch = getattr(owner, "id", "") == "torch"
-    passed = dict(zip(_LENGTHS[_called(node)], node.args[is_of_torch:], strict=False))
+    passed = dict(zip(_LENGTHS[name], node.args[is_of_torch:], strict=False))
     passed |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     if passed.keys() & {"minlength", "output_size"}:
         return None

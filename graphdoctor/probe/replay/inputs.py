@@ -116,107 +116,128 @@ _CONSTANT_CHANGES = {
 _DRAWS = ("a little different", "random", "in another order")
 
 
-def attacks_of(call: Call, function: Any) -> Iterator[Variant]:
-    """Yield the attacks on a call's arguments, the most valuable first."""
-    leaves = leaves_of(call, function)
-    tensors = [leaf for leaf in leaves if is_plain(leaf.value)]
-    by_kind = grouped((_kind(leaf.value), leaf) for leaf in tensors if leaf.value.numel())
-    yield Variant("nothing is changed")
-    for kind, alike in by_kind.items():
-        yield from _constant_attacks(kind, alike)
-    batch = batch_of(call, function)
-    for size in _sizes(batch):
-        edits = _resizing(tensors, batch, size)
-        yield Variant(f"the batch is {size}", edits, is_empty=size == 0)
-    yield from _in_other_mode(function, "the module is in {} mode", is_search=True)
-    yield from _structural_attacks(leaves, tensors, batch)
-    for kind, alike in by_kind.items():
-        for leaf in alike if 1 < len(alike) <= _MAX_APART else ():
-            yield from _constant_attacks(kind, [leaf], is_search=True)
-    # Values are drawn in memory's order, which a tensor that is larger may not have.
-    is_in_order = all(leaf.value.is_contiguous() for leaf in tensors)
-    larger = _resizing(tensors, batch, _MANY * batch) if is_in_order and batch else []
-    for seed in range(1, _RANDOM + 1) if by_kind else ():
-        text = f"values are {_DRAWS[seed % 3]} (seed {seed})"
-        edits = [
-            _in_place(leaf, _drawing(leaf.value, seed + 100 * place, seed % 3))
-            for place, leaf in enumerate(tensors)
-            if leaf.value.numel()
-        ]
-        if larger and seed % 2 == 0:
-            text = f"the batch is {_MANY * batch}, and {text}"
-            edits = [*larger, *edits]
-        yield Variant(text, edits, is_search=True, is_drawn=True)
+class Arguments:
+    """A call's arguments, and the calls with others in their place.
 
+    ``batch``: the first dim of the first tensor, the batch in most programs; 0 if none.
+    """
 
-def batch_of(call: Call, function: Any) -> int:
-    """Return the first dim of the first tensor of a call, the batch in most programs; 0 if none."""
-    return next((leaf.value.shape[0] for leaf in _tensors(call, function) if leaf.value.ndim), 0)
+    def __init__(self, call: Call, function: Any) -> None:
+        self._function = function
+        self._leaves = leaves_of(call, function)
+        self._tensors = [leaf for leaf in self._leaves if is_plain(leaf.value)]
+        sizes = [leaf.value.shape[0] for leaf in self._tensors if leaf.value.ndim]
+        self.batch: int = sizes[0] if sizes else 0
 
+    @property
+    def forms(self) -> list[tuple[torch.Size, torch.dtype]]:
+        """Shapes and dtypes of the tensors."""
+        return [(leaf.value.shape, leaf.value.dtype) for leaf in self._tensors]
 
-def _tensors(call: Call, function: Any) -> list[Leaf]:
-    return [leaf for leaf in leaves_of(call, function) if is_plain(leaf.value)]
+    @property
+    def searchable(self) -> list[str]:
+        """The tensors whose values a search may change: not integers, which may be indices."""
+        floats = (leaf for leaf in self._tensors if leaf.value.is_floating_point())
+        return [leaf.expression for leaf in floats]
 
+    def resized(self, size: int) -> Variant:
+        """Return the call with another batch."""
+        edits = _resizing(self._tensors, self.batch, size)
+        return Variant(f"the batch is {size}", edits, is_empty=size == 0)
 
-def forms_of(call: Call, function: Any) -> list[tuple[torch.Size, torch.dtype]]:
-    """List shapes and dtypes of a call's tensors."""
-    tensors = [leaf.value for leaf in leaves_of(call, function) if is_plain(leaf.value)]
-    return [(tensor.shape, tensor.dtype) for tensor in tensors]
+    def changed(self, codes: Mapping[str, str]) -> Variant:
+        """Return the call with arguments changed in place: code by expression."""
+        leaves = {leaf.expression: leaf for leaf in self._leaves}
+        return Variant("", [_in_place(leaves[name], code) for name, code in codes.items()])
 
+    def attacks(self) -> Iterator[Variant]:
+        """Yield the attacks on them, the most valuable first."""
+        batch, tensors = self.batch, self._tensors
+        filled = [leaf for leaf in tensors if leaf.value.numel()]
+        by_kind = grouped((_kind(leaf.value), leaf) for leaf in filled)
+        yield Variant("nothing is changed")
+        for kind, alike in by_kind.items():
+            yield from _constant_attacks(kind, alike)
+        for size in dict.fromkeys((1, 2 * batch, 0, (batch + 1) // 2)) if batch else ():
+            if size != batch:
+                yield self.resized(size)
+        yield from _in_other_mode(self._function, "the module is in {} mode", is_search=True)
+        yield from self._structural_attacks()
+        for kind, alike in by_kind.items():
+            for leaf in alike if 1 < len(alike) <= _MAX_APART else ():
+                yield from _constant_attacks(kind, [leaf], is_search=True)
+        # Values are drawn in memory's order, which a tensor that is larger may not have.
+        is_in_order = all(leaf.value.is_contiguous() for leaf in tensors)
+        larger = _resizing(tensors, batch, _MANY * batch) if is_in_order and batch else []
+        for seed in range(1, _RANDOM + 1) if filled else ():
+            text = f"values are {_DRAWS[seed % 3]} (seed {seed})"
+            edits = [
+                _in_place(leaf, _drawing(leaf.value, seed + 100 * place, seed % 3))
+                for place, leaf in enumerate(tensors)
+                if leaf.value.numel()
+            ]
+            if larger and seed % 2 == 0:
+                text = f"the batch is {_MANY * batch}, and {text}"
+                edits = [*larger, *edits]
+            yield Variant(text, edits, is_search=True, is_drawn=True)
 
-def resized_call(call: Call, function: Any, size: int) -> Variant:
-    """Return the variant of a call with another batch."""
-    edits = _resizing(_tensors(call, function), batch_of(call, function), size)
-    return Variant(f"the batch is {size}", edits)
-
-
-def _sizes(batch: int) -> list[int]:
-    sizes = dict.fromkeys((1, 2 * batch, 0, (batch + 1) // 2)) if batch else ()
-    return [size for size in sizes if size != batch]
-
-
-def _structural_attacks(
-    leaves: Sequence[Leaf], tensors: Sequence[Leaf], batch: int
-) -> Iterator[Variant]:
-    """Yield other sizes, numbers, dtypes and keys, each apart from the rest."""
-    # An index out of range ends the process on other devices.
-    is_on_cpu = all(leaf.value.device.type == "cpu" for leaf in tensors)
-    sized = [leaf for leaf in tensors if leaf.value.ndim] if is_on_cpu else []
-    # Samples that follow the others: what counts them has other values.
-    for count in (2, 3) if batch and is_on_cpu else ():
-        edits = [_appended(leaf, count) for leaf in sized]
-        yield Variant(f"the samples are there {count} times", edits, is_search=True)
-    for dim, alike in grouped((leaf.value.shape[0], leaf) for leaf in sized).items():
-        for some in [alike] * (dim != batch) + [[leaf] for leaf in alike] * (len(alike) > 1):
-            names = " and ".join(leaf.expression for leaf in some)
-            for size in (1, 2 * dim) if dim > 1 else (2,) if dim else ():
-                text = f"{names} {'has' if len(some) == 1 else 'have'} {size} in the first dim"
-                edits = _resizing(some, dim, size)
-                yield Variant(text, edits, is_search=True, is_odd=True)
-    for leaf in leaves:
-        name = leaf.expression
-        if type(leaf.value) in (int, float, bool) and not leaf.is_default:
-            for number, _ in _other_numbers(leaf.value):
-                edit = _Edit(leaf, partial(_constant, number), f"{name} = {number!r}")
-                yield Variant(f"{name} is {number!r}", [edit], is_search=True)
-        kind, key = leaf.path[-1]
-        if kind == "item" and type(key) is str and len(leaf.path) > 2:
-            holder = Leaf(leaf.path[:-1], name, None)
-            edit = _Edit(holder, partial(_without_key, key), f"del {name}")
-            yield Variant(f"{name} isn't there", [edit], is_search=True)
-    for leaf in tensors:
-        if leaf.value.ndim == 1 and leaf.value.numel():
+    def _structural_attacks(self) -> Iterator[Variant]:
+        """Yield other sizes, numbers, dtypes and keys, each apart from the rest."""
+        batch, tensors = self.batch, self._tensors
+        # An index out of range ends the process on other devices.
+        is_on_cpu = all(leaf.value.device.type == "cpu" for leaf in tensors)
+        sized = [leaf for leaf in tensors if leaf.value.ndim] if is_on_cpu else []
+        # Samples that follow the others: what counts them has other values.
+        for count in (2, 3) if batch and is_on_cpu else ():
+            edits = [_appended(leaf, count) for leaf in sized]
+            yield Variant(f"the samples are there {count} times", edits, is_search=True)
+        for dim, alike in grouped((leaf.value.shape[0], leaf) for leaf in sized).items():
+            for some in [alike] * (dim != batch) + [[leaf] for leaf in alike] * (len(alike) > 1):
+                names = " and ".join(leaf.expression for leaf in some)
+                for size in (1, 2 * dim) if dim > 1 else (2,) if dim else ():
+                    text = f"{names} {'has' if len(some) == 1 else 'have'} {size} in the first dim"
+                    edits = _resizing(some, dim, size)
+                    yield Variant(text, edits, is_search=True, is_odd=True)
+        for leaf in self._leaves:
             name = leaf.expression
-            edit = _Edit(leaf, _first, f"{name} = {name}[0]")
-            yield Variant(f"{name} is a scalar", [edit], is_search=True, is_odd=True)
-    floats = [leaf for leaf in tensors if leaf.value.is_floating_point()]
-    for dtype in (torch.float64, torch.float16) if floats else ():
-        cast = partial(_changed, methodcaller("to", dtype), is_bare=False)
-        edits = [
-            _Edit(leaf, cast, f"{leaf.expression} = {leaf.expression}.to({dtype})")
-            for leaf in floats
-        ]
-        yield Variant(f"floats are {dtype_text(dtype)}", edits, is_search=True)
+            if type(leaf.value) in (int, float, bool) and not leaf.is_default:
+                for number, _ in _other_numbers(leaf.value):
+                    edit = _assigned(leaf, repr(number))
+                    yield Variant(f"{name} is {number!r}", [edit], is_search=True)
+            kind, key = leaf.path[-1]
+            if kind == "item" and type(key) is str and len(leaf.path) > 2:
+                holder = Leaf(leaf.path[:-1], name, None)
+                edit = _Edit(holder, partial(_without_key, key), f"del {name}")
+                yield Variant(f"{name} isn't there", [edit], is_search=True)
+        for leaf in tensors:
+            if leaf.value.ndim == 1 and leaf.value.numel():
+                text = f"{leaf.expression} is a scalar"
+                yield Variant(text, [_assigned(leaf, "{}[0]")], is_search=True, is_odd=True)
+        floats = [leaf for leaf in tensors if leaf.value.is_floating_point()]
+        for dtype in (torch.float64, torch.float16) if floats else ():
+            edits = [_assigned(leaf, f"{{}}.to({dtype})") for leaf in floats]
+            yield Variant(f"floats are {dtype_text(dtype)}", edits, is_search=True)
+
+
+def state_attacks(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield changes of parameters and buffers: what each is called, and by name the code that makes
+    it, with ``tensor`` for the tensor.
+    """
+    kept = {name: tensor for name, tensor in tensors.items() if is_plain(tensor) and tensor.numel()}
+    floats = [name for name, tensor in kept.items() if _kind(tensor) == "float"]
+    few = sorted(kept, key=lambda name: kept[name].numel())[:_MAX_STATE]
+    for names in ([floats] if len(floats) > 1 else []) + [[name] for name in few]:
+        changes = [*_CONSTANT_CHANGES[_kind(kept[names[0]])].items()]
+        is_few = len(names) > 1 or kept[names[0]].numel() <= _FEW
+        for text, code in changes if is_few else changes[:2]:
+            what = names[0] if len(names) == 1 else "all parameters and buffers"
+            codes = {name: _filled(code, kept[name], "tensor") for name in names}
+            yield f"{what} {'is' if len(names) == 1 else 'are'} {text}", codes
+
+
+def change_tensor(tensor: Tensor, code: str) -> None:
+    """Run code of ``state_attacks``."""
+    exec(code, {"torch": torch, "tensor": tensor})
 
 
 def _in_other_mode(function: Any, text: str, **fields: bool) -> Iterator[Variant]:
@@ -231,8 +252,39 @@ def _without_key(key: str, mapping: Any) -> Any:
     return type(mapping)({name: value for name, value in mapping.items() if name != key})
 
 
-def _first(tensor: Tensor) -> Tensor:
-    return dressed_as(tensor.detach()[0].clone(), tensor)
+def _kind(tensor: Tensor) -> str:
+    if tensor.dtype is torch.bool:
+        return "bool"
+    return "float" if tensor.is_floating_point() or tensor.is_complex() else "integer"
+
+
+def _filled(code: str, tensor: Tensor, name: str) -> str:
+    """Complete the code of a change of a tensor that has a name."""
+    code = code.replace("{middle}", ", ".join(str(n // 2) for n in tensor.shape) or "()")
+    for place, extreme in (("{lowest}", Tensor.min), ("{highest}", Tensor.max)):
+        if place in code:
+            code = code.replace(place, str(int(extreme(tensor))))
+    return code.replace("{}", name)
+
+
+def _in_place(leaf: Leaf, code: str) -> _Edit:
+    """Change a tensor in place."""
+
+    def change(tensor: Tensor) -> Tensor:
+        change_tensor(tensor, _filled(code, leaf.value, "tensor"))
+        return tensor
+
+    return _Edit(leaf, change, _filled(code, leaf.value, leaf.expression))
+
+
+def _assigned(leaf: Leaf, code: str) -> _Edit:
+    """Put what an expression gives in an argument's place."""
+
+    def change(value: Any) -> Any:
+        made = eval(code.replace("{}", "value"), {"torch": torch, "value": value})
+        return dressed_as(made, value) if isinstance(made, Tensor) else made
+
+    return _Edit(leaf, change, f"{leaf.expression} = {code.replace('{}', leaf.expression)}")
 
 
 def _appended(leaf: Leaf, count: int) -> _Edit:
@@ -240,66 +292,8 @@ def _appended(leaf: Leaf, count: int) -> _Edit:
     tensor = leaf.value
     step = int(tensor.max()) + 1 if _kind(tensor) == "integer" and tensor.numel() else 0
     later = f" + {step} * n" if step else ""
-    again = f"torch.cat([{leaf.expression}{later} for n in range({count})]).detach()"
-    needs = f".requires_grad_({tensor.requires_grad})"
-
-    def change(source: Tensor) -> Tensor:
-        kept = source.detach()
-        repeated = torch.cat([kept + step * n if step else kept for n in range(count)])
-        return repeated.requires_grad_(source.requires_grad)
-
-    return _Edit(leaf, change, f"{leaf.expression} = {again}{needs}")
-
-
-def changed_call(call: Call, function: Any, codes: Mapping[str, str]) -> Variant:
-    """Return the variant of a call that changes arguments in place: code by expression."""
-    leaves = {leaf.expression: leaf for leaf in leaves_of(call, function)}
-    return Variant("", [_in_place(leaves[name], code) for name, code in codes.items()])
-
-
-def searchable(call: Call, function: Any) -> list[str]:
-    """List the arguments whose values a search may change: not integers, which may be indices."""
-    return [leaf.expression for leaf in _tensors(call, function) if leaf.value.is_floating_point()]
-
-
-def state_attacks(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield changes of parameters and buffers: what each is called, and by name the code that makes
-    it, with ``tensor`` for the tensor.
-    """
-    kept = {name: tensor for name, tensor in tensors.items() if is_plain(tensor) and tensor.numel()}
-    leaves = {name: Leaf((), "tensor", tensor) for name, tensor in kept.items()}
-    floats = [name for name in leaves if _kind(kept[name]) == "float"]
-    few = sorted(leaves, key=lambda name: kept[name].numel())[:_MAX_STATE]
-    for names in ([floats] if len(floats) > 1 else []) + [[name] for name in few]:
-        changes = [*_CONSTANT_CHANGES[_kind(kept[names[0]])].items()]
-        is_few = len(names) > 1 or kept[names[0]].numel() <= _FEW
-        for text, code in changes if is_few else changes[:2]:
-            what = names[0] if len(names) == 1 else "all parameters and buffers"
-            codes = {name: _in_place(leaves[name], code).code for name in names}
-            yield f"{what} {'is' if len(names) == 1 else 'are'} {text}", codes
-
-
-def change_tensor(tensor: Tensor, code: str) -> None:
-    """Run code of ``state_attacks``."""
-    exec(code, {"torch": torch, "tensor": tensor})
-
-
-def _kind(tensor: Tensor) -> str:
-    if tensor.dtype is torch.bool:
-        return "bool"
-    return "float" if tensor.is_floating_point() or tensor.is_complex() else "integer"
-
-
-def _in_place(leaf: Leaf, code: str) -> _Edit:
-    def change(tensor: Tensor) -> Tensor:
-        exec(code.replace("{}", "tensor"), {"torch": torch, "tensor": tensor})
-        return tensor
-
-    code = code.replace("{middle}", ", ".join(str(n // 2) for n in leaf.value.shape) or "()")
-    for place, extreme in (("{lowest}", Tensor.min), ("{highest}", Tensor.max)):
-        if place in code:
-            code = code.replace(place, str(int(extreme(leaf.value))))
-    return _Edit(leaf, change, code.replace("{}", leaf.expression))
+    again = f"torch.cat([{{}}{later} for n in range({count})]).detach()"
+    return _assigned(leaf, f"{again}.requires_grad_({tensor.requires_grad})")
 
 
 def _constant_attacks(
@@ -354,12 +348,14 @@ def _resizing(tensors: Sequence[Leaf], batch: int, size: int) -> list[_Edit]:
 
 # Properties.
 
-_MAX_ATTRIBUTES = 20
 _MAX_MODULES = 50
 _MAX_CHOICES = 4
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _INTEGERS = (torch.int64, torch.int32, torch.int16)
+
+_CHANNELS_LAST = "channels last"
+_CONTIGUOUS = "contiguous"
 
 
 @dataclass(frozen=True)
@@ -380,12 +376,10 @@ class Property:
     ways: Sequence[Way] = ()
     tier: tuple[int, ...] = (9,)
     reason: str | None = None
-    is_joint: bool = False
 
     def planned(self) -> Fields:
         """Fields of ``Variation``, before it is varied."""
-        tied = list(self.ways[0].tied) if self.is_joint else []
-        return {"expression": self.expression, "kind": self.kind, "base": self.base, "tied": tied}
+        return {"expression": self.expression, "kind": self.kind, "base": self.base, "tied": []}
 
 
 def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Property]:
@@ -408,8 +402,7 @@ def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Proper
 
 
 def _plain_property(leaf: Leaf) -> Property:
-    value = leaf.value
-    kind = type(leaf.value)
+    value, kind = leaf.value, type(leaf.value)
     name = {str: "text", bool: "flag", int: "number", float: "number"}.get(kind, "value")
     members = leaf.choices or (type(value) if isinstance(value, enum.Enum) else ())
     others = [(choice, False) for choice in members if choice != value][:_MAX_CHOICES]
@@ -425,10 +418,10 @@ def _plain_property(leaf: Leaf) -> Property:
     if not others:
         reason = f"no other {kind.__qualname__} value is known"
         return Property(leaf.expression, name, base, reason=reason)
-    values = []
-    for other, is_special in others:
-        edit = _Edit(leaf, partial(_constant, other))
-        values.append(Variant(value_text(other), [edit], is_special=is_special))
+    values = [
+        Variant(value_text(other), [_Edit(leaf, partial(_constant, other))], is_special=is_special)
+        for other, is_special in others
+    ]
     return Property(leaf.expression, name, base, [Way(values)], (1,))
 
 
@@ -456,29 +449,24 @@ def _other_numbers(value: float | bool) -> list[tuple[Any, bool]]:
     return [(number, number not in ordinary) for number in numbers if number != value]
 
 
-def _sizes_of(leaf: Leaf) -> Sequence[int]:
-    return leaf.value.shape if has_strides(leaf.value) else ()
-
-
 def _size_properties(leaf: Leaf, tensors: Sequence[Leaf]) -> Iterator[Property]:
-    """Sizes of a tensor: each with the same dim of others that have it, then alone, or if it can't
-    be, with all that are equal.
+    """Sizes of a tensor: each alone, or if it can't be, with the same dim of others that have it,
+    or with all that are equal.
     """
-    for dim, size in enumerate(_sizes_of(leaf)):
-        name = f"{leaf.expression}.shape[{dim}]"
-        base = str(size)
-        places = [(it, at) for it in tensors for at, n in enumerate(_sizes_of(it)) if n == size]
-        together = [place for place in places if place[1] == dim]
-        is_shared = len(together) > 1 and size > 1
-        if is_shared and together[0][0] is leaf:
-            way = _size_way(size, together)
-            yield Property(name, "size", base, [way], (2, dim, 0), is_joint=True)
-        ways = [_size_way(size, [(leaf, dim)])]
-        # Where all of them are the same dim of their tensors, they are varied together in any case.
-        if len(places) > 1 and not (is_shared and together == places):
-            rest = [(it, at) for it, at in places if it is not leaf or at != dim]
-            ways.append(_size_way(size, [(leaf, dim), *rest]))
-        yield Property(name, "size", base, ways, (2, dim, 1))
+    if not has_strides(leaf.value):
+        reason = f"its layout is {leaf.value.layout}"
+        yield Property(f"{leaf.expression}.shape", "size", value_text(leaf.value), reason=reason)
+        return
+    sized = [it for it in tensors if has_strides(it.value)]
+    for dim, size in enumerate(leaf.value.shape):
+        alone = leaf, dim
+        equal = [(it, at) for it in sized for at, n in enumerate(it.value.shape) if n == size]
+        others = [place for place in equal if place[0] is not leaf or place[1] != dim]
+        of_dim = [place for place in others if place[1] == dim]
+        ways = [_size_way(size, [alone])]
+        ways += [_size_way(size, [alone, *of_dim])] if of_dim else []
+        ways += [_size_way(size, [alone, *others])] if others != of_dim else []
+        yield Property(f"{leaf.expression}.shape[{dim}]", "size", str(size), ways, (2, dim))
 
 
 def _size_way(size: int, places: Sequence[tuple[Leaf, int]]) -> Way:
@@ -507,9 +495,6 @@ def _tensor_properties(leaf: Leaf) -> Iterator[Property]:
             expression = f"{leaf.expression}.{suffix or kind}"
             yield Property(expression, kind, base, [Way(values)], (tier,))
 
-    if not has_strides(value):
-        reason = f"its layout is {value.layout}"
-        yield Property(f"{leaf.expression}.shape", "size", value_text(value), reason=reason)
     family = next((of for of in (_FLOATS, _INTEGERS) if value.dtype in of), ())
     dtypes = [dtype for dtype in family if dtype is not value.dtype]
     dtypes = dtypes if family is _FLOATS else dtypes[:1]
@@ -526,18 +511,11 @@ def _tensor_properties(leaf: Leaf) -> Iterator[Property]:
         needs = not value.requires_grad
         marks = {str(needs): methodcaller("requires_grad_", needs)}
         yield from varied("requires_grad", str(not needs), marks, 4)
-    device = "cpu" if value.device.type != "cpu" else "cuda"
-    if device == "cpu" or torch.cuda.is_available():
-        yield from varied("device", str(value.device), {device: methodcaller("to", device)}, 6)
 
 
 def _changed(change: _Change, tensor: Tensor, *, is_bare: bool) -> Tensor:
     changed = change(tensor.detach())
     return changed if is_bare else dressed_as(changed, tensor)
-
-
-_CHANNELS_LAST = "channels last"
-_CONTIGUOUS = "contiguous"
 
 
 def _other_layouts(tensor: Tensor) -> dict[str, _Change]:
@@ -564,25 +542,19 @@ def _other_layouts(tensor: Tensor) -> dict[str, _Change]:
 def _attributes(function: Module) -> Iterator[Property]:
     """Plain numbers on the target and on its direct submodules, unless their class is torch's."""
     children = [(f"self.{name}", child) for name, child in function.named_children()]
-    numbers = [
-        (f"{owner}.{name}", partial(setattr, module, name), value)
-        for owner, module in [("self", function), *children][:_MAX_MODULES]
-        if type(module).__module__[:9] != "torch.nn."
-        for name, value in vars(module).items()
-        if type(value) in (int, float, bool) and name != "training" and not name.startswith("_")
-    ]
-    for count, (place, setter, value) in enumerate(numbers, start=1):
-        kind = "flag" if isinstance(value, bool) else "module_number"
-        base = value_text(value)
-        if count > _MAX_ATTRIBUTES:
-            reason = f"more than {_MAX_ATTRIBUTES} numbers on modules"
-            yield Property(place, kind, base, reason=reason)
-            continue
-        values = []
-        for other, is_special in _other_numbers(value):
-            context = partial(set_for, setter, value, other)
-            values.append(Variant(value_text(other), (), context, is_special=is_special))
-        yield Property(place, kind, base, [Way(values)], (3,))
+    for owner, module in [("self", function), *children][:_MAX_MODULES]:
+        for name, value in vars(module).items():
+            is_number = type(value) in (int, float, bool) and name != "training"
+            if not is_number or name[0] == "_" or type(module).__module__[:9] == "torch.nn.":
+                continue
+            setter = partial(setattr, module, name)
+            values = []
+            for n, is_special in _other_numbers(value):
+                context = partial(set_for, setter, value, n)
+                values.append(Variant(value_text(n), (), context, is_special=is_special))
+            kind = "flag" if isinstance(value, bool) else "module_number"
+            # Of all kinds it's these that a module may have many of.
+            yield Property(f"{owner}.{name}", kind, value_text(value), [Way(values)], (8,))
 
 
 def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
 from torch import Tensor
 
 from ..record.files import is_user_file
+from .looking import parsed
 
 _MAX_DEPTH = 3
 _MAX_ITEMS = 8
@@ -26,7 +27,7 @@ class Returns:
     """Notes them by code."""
 
     def __init__(self) -> None:
-        self._kinds: dict[CodeType, set[str]] = {}
+        self._kinds: dict[CodeType, set[str]] = defaultdict(set)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -35,7 +36,7 @@ class Returns:
 
         def look(frame: FrameType, event: str, value: Any) -> None:
             if event == "return" and is_user_file(frame.f_code.co_filename):
-                self._kinds.setdefault(frame.f_code, set()).add(_kind(value))
+                self._kinds[frame.f_code].add(_kind(value))
 
         sys.setprofile(look)
         try:
@@ -45,9 +46,9 @@ class Returns:
 
     def all(self) -> dict[str, set[str]]:
         """Return the kinds by function."""
-        kinds: dict[str, set[str]] = {}
+        kinds: dict[str, set[str]] = defaultdict(set)
         for code, of_code in self._kinds.items():
-            kinds.setdefault(f"{code.co_filename}:{_name(code)}", set()).update(of_code)
+            kinds[f"{code.co_filename}:{_name(code)}"] |= of_code
         return kinds
 
     def relied_on(self) -> dict[str, list[str]]:
@@ -55,8 +56,7 @@ class Returns:
         used: set[str] = set()
         for file in {code.co_filename for code in self._kinds}:
             lines = {code.co_firstlineno for code in self._kinds if code.co_filename == file}
-            with suppress(OSError, SyntaxError, ValueError, RecursionError):
-                used |= _names_outside(ast.parse(Path(file).read_bytes()), lines)
+            used |= _names_outside(parsed(file), lines)
         return {
             f"{code.co_filename}:{_name(code)}": sorted(kinds)
             for code, kinds in self._kinds.items()

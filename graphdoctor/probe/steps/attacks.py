@@ -15,19 +15,18 @@ from __future__ import annotations
 import dis
 import json
 import math
-import sys
 import warnings
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from types import CodeType, FrameType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...facts.trials import (
     MESSAGES,
@@ -46,17 +45,8 @@ from ..replay.assigned import PATTERNS, Assigned, Place
 from ..replay.comparing import compared
 from ..replay.conditions import Conditions, Outcome, searched
 from ..replay.equal_sizes import EqualSizes
-from ..replay.inputs import (
-    Variant,
-    attacks_of,
-    batch_of,
-    change_tensor,
-    changed_call,
-    forms_of,
-    resized_call,
-    searchable,
-    state_attacks,
-)
+from ..replay.inputs import Arguments, Variant, change_tensor, state_attacks
+from ..replay.looking import Arcs, Line, Looker, lines_in, lines_left_twice, traced
 from ..replay.results import AFTER_CALLS, GRADIENT_OF, Results, plain_of, tensors_of
 from ..replay.returned import Returns
 from ..replay.rows_alike import RowsAlike, same_rows
@@ -87,10 +77,7 @@ _MAX_PLACES, _MAX_VARIED, _MAX_TRACED = 48, 20, 2**16
 """So many assignments are set that give the same in so many other calls, unless the program's own
 take so many steps."""
 
-_Arc = tuple[CodeType, int, int]
-_Looker = Assigned | EqualSizes | Conditions
-_Arcs = Counter[_Arc]
-"""How often the program's own code went from one instruction to another."""
+_UNCHANGED = Variant("")
 
 
 @dataclass
@@ -99,7 +86,7 @@ class _Attack:
 
     Args:
         text: What is changed, as a clause.
-        variant: The number of the changed call among ``attacks_of``.
+        variant: The number of the changed call among the attacks on the first call's arguments.
         state: By name of a parameter or buffer, code that changes it before the first call.
         arguments: By expression of an argument, code that changes it in the changed call.
         forced: Where what the program assigns is set, and to what.
@@ -109,7 +96,7 @@ class _Attack:
         is_compiled: It's made with torch.compile as well.
     """
 
-    text: str
+    text: str = ""
     variant: int = 0
     state: dict[str, str] = field(default_factory=dict)
     arguments: dict[str, str] = field(default_factory=dict)
@@ -129,19 +116,6 @@ class _Attack:
         return f"{text}, and {then}"
 
 
-def _on_argument(name: str, outcome: Outcome, code: str) -> _Attack:
-    return _Attack(_outcome_text(outcome), arguments={name: code})
-
-
-def _on_state(name: str, outcome: Outcome, code: str) -> _Attack:
-    return _Attack(_outcome_text(outcome), state={name: code.replace("{}", "tensor")})
-
-
-def _outcome_text(outcome: Outcome) -> str:
-    _, line, _, is_true = outcome
-    return f"the condition at line {line} is {str(is_true).lower()}"
-
-
 class Attacking:
     """The attacks on one program's calls; ``plan``: the request's."""
 
@@ -152,10 +126,12 @@ class Attacking:
         self._redraws = bool(plan["redraws"])
         self._calls: list[Call] = []
         self._state = State(None)
+        self._arguments: list[Arguments] = []
+        """Of each call."""
         self._variants: list[Variant] = []
         self._step_count = 0
         """Steps of the program's own code in its own calls."""
-        self._raised: set[tuple[str, int]] = set()
+        self._raised: set[Line] = set()
         """The program's own lines that raised on purpose."""
         self._equal, self._returns, self._conditions = EqualSizes(), Returns(), Conditions()
         self._assigned = Assigned()
@@ -181,8 +157,11 @@ class Attacking:
         try:
             with self._workload.repeating("trying other inputs"), limit:
                 self._state.restore()
-                call, function = FreshCopies().call(self._calls[0]), self._workload.function
-                self._variants = list(attacks_of(call, function))
+                function = self._workload.function
+                # Of copies: the program's own calls stay as they are.
+                calls = [FreshCopies().call(call) for call in self._calls]
+                self._arguments = [Arguments(call, function) for call in calls]
+                self._variants = list(self._arguments[0].attacks())
                 attacked = self._keep_reference() if self._is_reference else self._attack()
         except Exception as error:  # noqa: BLE001 - an extra, whose failure must not lose the trial
             name = type_name(error)
@@ -198,24 +177,25 @@ class Attacking:
         tensors = self._tensors
         number_count = sum(tensor.numel() for tensor in tensors.values())
         is_heavy = number_count > _HEAVY or self._step_count > _LONG
-        numbered = [*enumerate(self._variants)]
-        for number, variant in numbered:
+        drawn = []
+        for number, variant in enumerate(self._variants):
             if variant.is_odd:
                 yield _Attack(variant.text, number)
                 continue
-            for is_used in () if variant.is_drawn else (False, True):
+            if variant.is_drawn:
+                drawn.append((number, variant.text))
+                continue
+            is_alternate = is_heavy or variant.is_search
+            for is_used in (number % 2 == 1,) if is_alternate else (False, True):
                 size = self._next_size(number + is_used)
-                is_alternate = is_heavy or variant.is_search
-                if not is_alternate or is_used == number % 2:
-                    yield _Attack(variant.text, number, is_used=is_used, next_size=size)
+                yield _Attack(variant.text, number, is_used=is_used, next_size=size)
         for number, (text, codes) in enumerate(state_attacks(tensors)):
             yield _Attack(text, state=codes, next_size=self._next_size(number))
         if not is_heavy:
             yield from self._searched(tensors)
-        drawn = [(number, variant.text) for number, variant in numbered if variant.is_drawn]
         for number, text in drawn[: _HEAVY_DRAWN if is_heavy else None]:
-            size, is_used = self._next_size(number), number % 2 == 1
-            yield _Attack(text, number, is_used=is_used, next_size=size)
+            size = self._next_size(number)
+            yield _Attack(text, number, is_used=number % 2 == 1, next_size=size)
         if number_count <= _HEAVY and self._step_count <= _MAX_TRACED:
             yield from self._forced()
 
@@ -235,30 +215,29 @@ class Attacking:
             is_new = False
             for pattern in (*PATTERNS, *map(repr, sorted(numbers - {0, 1})[:_MAX_OUTCOMES])):
                 attack = _Attack(place.words(pattern), forced=(place, pattern))
-                if self._results(attack, is_eager=True, draw=0, arcs=Counter()).is_refused:
+                if self._results(attack, arcs=Counter()).is_refused:
                     continue
                 is_other = any(self._conditions.near.get(outcome) == 0 for outcome in missing)
                 is_new |= is_other
                 accepted += [attack] if is_other or pattern in PATTERNS else []
             yield from accepted if is_new else ()
 
-    def _undecided(self) -> dict[Place, list[torch.Tensor]]:
+    def _undecided(self) -> dict[Place, list[Tensor]]:
         """Return what assignments gave that give the same whatever the values of arguments are."""
         if not self._conditions.missing():
             return {}
         with self._assigned.noting() as own:
-            self._results(_Attack(""), is_eager=True, draw=0, arcs=Counter())
+            self._results(_Attack(), arcs=Counter())
         same = list(own)
-        function, varied_count = self._workload.function, 0
-        forms = forms_of(self._calls[0], function)
+        varied_count = 0
+        forms = self._arguments[0].forms
         for number, variant in enumerate(self._variants):
             with variant.make(FreshCopies().call(self._calls[0])) as call:
-                is_other = not variant.edits or forms_of(call, function) != forms
-            if is_other or varied_count == _MAX_VARIED:
+                other_forms = Arguments(call, self._workload.function).forms
+            if not variant.edits or other_forms != forms or varied_count == _MAX_VARIED:
                 continue
             with self._assigned.noting() as others:
-                attack = _Attack("", number)
-                results = self._results(attack, is_eager=True, draw=0, arcs=Counter())
+                results = self._results(_Attack(variant=number), arcs=Counter())
             if not results.is_refused:
                 varied_count += 1
                 same = [place for place in same if _is_alike(own[place], others.get(place, []))]
@@ -266,17 +245,16 @@ class Attacking:
             return {}
         return {place: own[place] for place in same[:_MAX_PLACES]}
 
-    def _searched(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[_Attack]:
+    def _searched(self, tensors: Mapping[str, Tensor]) -> Iterator[_Attack]:
         """Yield attacks for which a condition is what it never was so far."""
-        names = searchable(self._calls[0], self._workload.function)
         floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
         floats.sort(key=lambda name: tensors[name].numel())
-        makes = [partial(_on_argument, name) for name in names[:_MAX_SEARCHED]]
-        makes += [partial(_on_state, name) for name in floats[:_MAX_SEARCHED]]
+        names = [("arguments", name) for name in self._arguments[0].searchable[:_MAX_SEARCHED]]
+        names += [("state", name) for name in floats[:_MAX_SEARCHED]]
         for outcome in self._conditions.missing()[:_MAX_OUTCOMES]:
-            numbers = self._conditions.constants.get(outcome, ())
-            for make in makes:
-                attack = partial(make, outcome)
+            numbers = self._conditions.constants.get(outcome, [])
+            for kind, name in names:
+                attack = partial(_for_outcome, outcome, kind, name)
                 code = searched(partial(self._distance, attack, outcome), numbers)
                 if code is not None:
                     yield attack(code)
@@ -286,17 +264,17 @@ class Attacking:
         self, attack: Callable[[str], _Attack], outcome: Outcome, code: str
     ) -> float | None:
         """Measure how far a call with a change is from an outcome; None if it doesn't get there."""
-        results = self._results(attack(code), is_eager=True, draw=0, arcs=Counter())
+        results = self._results(attack(code), arcs=Counter())
         return None if results.is_refused else self._conditions.near.get(outcome)
 
     @property
-    def _tensors(self) -> dict[str, torch.Tensor]:
+    def _tensors(self) -> dict[str, Tensor]:
         trial = self._workload.trial
         assert trial is not None
         return tensors_of(trial.modules)
 
     def _next_size(self, number: int) -> int | None:
-        batch = batch_of(self._calls[number % len(self._calls)], self._workload.function)
+        batch = self._arguments[number % len(self._calls)].batch
         sizes = [size for size in (batch // 2, 1, batch * 3 // 8, 2 * batch) if size > 0]
         return sizes[number % len(sizes)] if sizes else None
 
@@ -306,26 +284,27 @@ class Attacking:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         index = []
-        refused = 0
-        taken: Counter[_Arc] = Counter()
-        shown, own_arcs = set[_Arc](), frozenset[_Arc]()
+        refused = whole_count = 0
+        taken: Arcs = Counter()
+        """How many calls took each step."""
+        own_arcs: frozenset[Any] = frozenset()
         forced = {}
         torch_kinds: set[ResultKind] = set()
         # Each trial makes the program's own calls anyway; these show what they reach.
-        for at in range(len(self._calls)):
-            arcs: _Arcs = Counter()
-            self._make([(self._calls[at], Variant(""))], draw=at, arcs=arcs, is_fresh=at == 0)
+        for at, call in enumerate(self._calls):
+            arcs: Arcs = Counter()
+            self._make([(call, _UNCHANGED)], draw=at, arcs=arcs, is_fresh=at == 0)
             taken.update(arcs.keys())
-            shown |= arcs.keys()
             own_arcs = own_arcs or frozenset(arcs)
             self._step_count += arcs.total()
+        shown = Counter(taken.keys())
+        """The steps whose results are compared."""
         with self._returns.noted():
-            own = [self._results(_Attack(""), is_eager=True, draw=0) for _ in range(2)]
+            own = [self._results(_Attack()) for _ in range(2)]
         if own[0].draws_random:
-            self._own_alike().save(self._folder / "own-alike.pt")
+            self._own_alike().save(self._alike_path("own"))
         unstable = set(_differences(*own))
         is_finite = all(map(_is_finite, own[0].values["outputs"].values()))
-        whole_count = 0
         for number, attack in enumerate(self._attacks()):
             variant = self._variants[attack.variant]
             arcs = Counter()
@@ -341,15 +320,14 @@ class Attacking:
             attack.is_compiled = is_rare and attack.forced is None
             taken.update(arcs.keys())
             if attack.forced is not None:
-                forced[number] = sorted(_lines(arcs) - _lines(shown))
+                forced[number] = sorted(lines_in(arcs) - lines_in(shown))
             elif not variant.is_empty:
-                shown |= arcs.keys()
+                shown.update(arcs.keys())
             if attack.forced is not None or eager.draws_random:
-                alike = self._results(attack, is_eager=True, draw=number, is_alike=True)
-                alike.save(self._folder / f"{number}-alike.pt")
+                self._results(attack, number, is_alike=True).save(self._alike_path(number))
             eager.save(self._folder / f"{number}-eager.pt")
             if attack.is_compiled:
-                compiled = self._results(attack, is_eager=False, draw=number)
+                compiled = self._results(attack, number, is_eager=False)
                 torch_kinds |= _differences(compiled, eager).keys()
                 compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, **asdict(attack)})
@@ -357,8 +335,8 @@ class Attacking:
         kept = {
             "attacks": index,
             "unstable": sorted(unstable),
-            "reached": sorted(_lines(shown)),
-            "skipped": sorted(_lines_left_twice(shown)),
+            "reached": sorted(lines_in(shown)),
+            "skipped": sorted(lines_left_twice(shown)),
             "forced": forced,
             "raised": sorted(self._raised),
             "equal": self._equal.as_json(),
@@ -366,23 +344,24 @@ class Attacking:
             "is_finite": is_finite,
         }
         (self._folder / ATTACKS_FILE).write_text(json.dumps(kept), encoding="utf-8")
-        kinds = tuple(sorted(torch_kinds))
-        return Attacked(count=whole_count, refused_count=refused, torch_kinds=kinds)
+        return Attacked(
+            count=whole_count, refused_count=refused, torch_kinds=tuple(sorted(torch_kinds))
+        )
 
-    def _accepted(self, attack: _Attack, number: int, arcs: _Arcs) -> Results | None:
+    def _accepted(self, attack: _Attack, number: int, arcs: Arcs) -> Results | None:
         """Make an attack of the untouched program, as far as it accepts it; None if it refuses the
         attack itself.
         """
         least = 1 + attack.is_used
-        results = self._results(attack, is_eager=True, draw=number, arcs=arcs)
+        results = self._results(attack, number, arcs=arcs)
         if results.is_refused and results.call_count >= least and attack.next_size is not None:
             attack.next_size = None
             arcs.clear()
-            results = self._results(attack, is_eager=True, draw=number, arcs=arcs)
+            results = self._results(attack, number, arcs=arcs)
         if results.is_refused and results.call_count >= least:
             attack.count = least
             arcs.clear()
-            results = self._results(attack, is_eager=True, draw=number, arcs=arcs)
+            results = self._results(attack, number, arcs=arcs)
         return None if results.is_refused else results
 
     # A changed one.
@@ -401,7 +380,7 @@ class Attacking:
         redrawn_results: dict[int, Results] = {}
         count, unstable = 0, set(plan["unstable"])
         differences = partial(_differences, is_finite=plan["is_finite"])
-        reached: set[tuple[str, int]] = set()
+        reached: set[Line] = set()
         is_own_redrawn = self._redraws and self._is_same_alike(self._own_alike(), "own")
         if self._is_edited and (failure := self._other_kind(plan["returns"])) is not None:
             return Attacked(count=1, is_edited=True, failure=failure)
@@ -416,10 +395,10 @@ class Attacking:
             # What is said to be the same on so many inputs has the same gradients, too.
             is_counted = is_eager or not self._is_edited
             is_counted &= not _void_gradients(eager, is_finite=plan["is_finite"])
-            mine = self._results(attack, is_eager=is_eager, draw=number)
+            mine = self._results(attack, number, is_eager=is_eager)
             if attack.forced is not None:
                 # Without that assignment, the edited program can't be compared.
-                if attack.forced[0] not in self._assigned.forced:
+                if not self._assigned.is_forced:
                     continue
                 reached.update((file, line) for file, line in plan["forced"][str(number)])
             count += is_counted
@@ -469,26 +448,28 @@ class Attacking:
         edit is known to change.
         """
         return self._redraws and self._is_same_alike(
-            self._results(attack, is_eager=True, draw=number, is_alike=True), str(number)
+            self._results(attack, number, is_alike=True), number
         )
 
-    def _is_same_alike(self, mine: Results, name: str) -> bool:
-        path = self._folder / f"{name}-alike.pt"
-        if not path.exists():
+    def _alike_path(self, name: int | str) -> Path:
+        return self._folder / f"{name}-alike.pt"
+
+    def _is_same_alike(self, mine: Results, name: int | str) -> bool:
+        if not self._alike_path(name).exists():
             return False
-        other = Results.load(path)
+        other = Results.load(self._alike_path(name))
         same_rows(mine, other)
         return not _differences(mine, other)
 
     def _own_alike(self) -> Results:
         """Make the program's own calls with random numbers that are the same in every row."""
         with RowsAlike(0, has_single=True):
-            return self._make([(call, Variant("")) for call in self._calls], draw=0)
+            return self._make([(call, _UNCHANGED) for call in self._calls], draw=0)
 
     def _other_kind(self, relied_on: Mapping[str, list[str]]) -> AttackFailure | None:
         """Find a function that returns another kind of value to whoever relies on it."""
         with self._returns.noted():
-            self._results(_Attack(""), is_eager=True, draw=0)
+            self._results(_Attack())
         mine = self._returns.all()
         for function, kinds in relied_on.items():
             if others := sorted(mine.get(function, set()).difference(kinds)):
@@ -514,33 +495,31 @@ class Attacking:
     def _results(
         self,
         attack: _Attack,
+        number: int = 0,
         *,
-        is_eager: bool,
-        draw: int,
-        arcs: _Arcs | None = None,
+        is_eager: bool = True,
+        arcs: Arcs | None = None,
         is_alike: bool = False,
     ) -> Results:
         """Make the calls of an attack; an exception is a result, too.
 
         ``is_alike``: random numbers are the same in every row.
         """
-        calls = [(self._calls[0], Variant(""))] * attack.is_used
-        function = self._workload.function
         changed = self._variants[attack.variant]
         if attack.arguments:
-            changed = changed_call(self._calls[0], function, attack.arguments)
-        calls.append((self._calls[0], changed))
+            changed = self._arguments[0].changed(attack.arguments)
+        calls = [(self._calls[0], _UNCHANGED)] * attack.is_used + [(self._calls[0], changed)]
         if attack.next_size != 0:
-            following, size = self._calls[draw % len(self._calls)], attack.next_size
-            variant = Variant("") if size is None else resized_call(following, function, size)
-            calls.append((following, variant))
-        calls = calls[: attack.count]
-        place, pattern = attack.forced or (None, "")
-        forcing = self._assigned.forcing([] if place is None else [place], pattern)
+            at, size = number % len(self._calls), attack.next_size
+            following = _UNCHANGED if size is None else self._arguments[at].resized(size)
+            calls.append((self._calls[at], following))
         # What is set for a mask may leave it a single row.
-        alike = RowsAlike(draw, has_single=attack.forced is None) if is_alike else nullcontext()
+        alike = RowsAlike(number, has_single=attack.forced is None) if is_alike else nullcontext()
+        forcing = nullcontext() if attack.forced is None else self._assigned.forcing(*attack.forced)
         with forcing, alike:
-            return self._make(calls, draw=draw, is_eager=is_eager, arcs=arcs, state=attack.state)
+            return self._make(
+                calls[: attack.count], draw=number, is_eager=is_eager, arcs=arcs, state=attack.state
+            )
 
     def _make(
         self,
@@ -548,7 +527,7 @@ class Attacking:
         *,
         draw: int,
         is_eager: bool = True,
-        arcs: _Arcs | None = None,
+        arcs: Arcs | None = None,
         state: Mapping[str, str] = {},
         is_fresh: bool = True,
     ) -> Results:
@@ -561,8 +540,9 @@ class Attacking:
         assert trial is not None
         raised: BaseException | None = None
         plain = plain_of(workload.function)
-        lookers: list[_Looker] = [self._assigned] if self._assigned.is_needed else []
+        lookers: list[Looker[Any]] = [self._assigned] if self._assigned.is_needed else []
         lookers += [] if arcs is None else [self._equal, self._conditions]
+        looking = partial(traced, Counter() if arcs is None else arcs, *lookers)
         self._conditions.near.clear()
         # What is warned once a place is warned again after this.
         with trial.apart() as results, kept_texts() as texts, warnings.catch_warnings():
@@ -570,9 +550,7 @@ class Attacking:
                 for step, (base, variant) in enumerate(calls):
                     with (
                         variant.make(FreshCopies().call(base)) as changed,
-                        _traced(Counter() if arcs is None else arcs, *lookers)
-                        if lookers
-                        else nullcontext(),
+                        looking() if lookers else nullcontext(),
                     ):
                         workload.call(changed, is_eager=is_eager, draw=draw + step)
                     workload.keep_results()
@@ -593,6 +571,15 @@ class Attacking:
         self._conditions.settle(is_accepted=not results.is_refused)
         results.add_written(texts())
         return results
+
+
+def _for_outcome(outcome: Outcome, kind: str, name: str, code: str) -> _Attack:
+    """Return the attack that changes an argument or a tensor of the state to reach an outcome."""
+    _, line, _, is_true = outcome
+    text = f"the condition at line {line} is {str(is_true).lower()}"
+    if kind == "arguments":
+        return _Attack(text, arguments={name: code})
+    return _Attack(text, state={name: code.replace("{}", "tensor")})
 
 
 def _differences(
@@ -635,12 +622,12 @@ def _void_gradients(results: Results, *, is_finite: bool) -> tuple[str, ...]:
 
 
 def _is_finite(value: object) -> bool:
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, Tensor):
         return not value.is_floating_point() or bool(value.isfinite().all())
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _raised_at(error: BaseException) -> tuple[str, int] | None:
+def _raised_at(error: BaseException) -> Line | None:
     """Find where a program raised an error on purpose, by ``raise`` or ``assert``; None if torch or
     Python raised it.
     """
@@ -654,82 +641,18 @@ def _raised_at(error: BaseException) -> tuple[str, int] | None:
     return (code.co_filename, last.tb_lineno) if is_on_purpose else None
 
 
-def _lines_left_twice(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
-    """Return the lines after which one line ran at one time, and another one at another."""
-    after = defaultdict(set)
-    tables: dict[CodeType, list[tuple[int, int, int | None]]] = {}
-    for code, *offsets in arcs:
-        table = tables.setdefault(code, [*code.co_lines()])
-        first, second = (
-            next((line for start, end, line in table if start <= offset < end), None)
-            for offset in offsets
-        )
-        if first is not None and second is not None and first != second:
-            after[code, first].add(second)
-    return {(code.co_filename, line) for (code, line), then in after.items() if len(then) > 1}
-
-
-def _is_share(value: torch.Tensor) -> bool:
+def _is_share(value: Tensor) -> bool:
     return value.is_floating_point() and bool(((value >= 0) & (value <= 1)).all())
 
 
-def _is_alike(values: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+def _is_alike(values: list[Tensor], others: list[Tensor]) -> bool:
     return len(values) == len(others) and all(map(is_same, values, others))
 
 
-def _lines(arcs: Iterable[_Arc]) -> set[tuple[str, int]]:
-    """Return the lines that were run, with their files."""
-    instructions = defaultdict(set)
-    for code, _, instruction in arcs:
-        instructions[code].add(instruction)
-    return {
-        (code.co_filename, line)
-        for code, offsets in instructions.items()
-        for start, end, line in code.co_lines()
-        if line is not None and any(start <= offset < end for offset in offsets)
-    }
-
-
-def _numbered(plan: Mapping[str, Any]) -> list[tuple[int, _Attack]]:
+def _numbered(plan: Mapping[str, Any]) -> Iterator[tuple[int, _Attack]]:
     """Read the attacks that the untouched program's replay kept."""
-    attacks = []
     for row in plan["attacks"]:
         attack = _Attack(**{name: value for name, value in row.items() if name != "number"})
         if attack.forced is not None:
             attack.forced = Place(*attack.forced[0]), attack.forced[1]
-        attacks.append((row["number"], attack))
-    return attacks
-
-
-@contextmanager
-def _traced(arcs: _Arcs, *lookers: _Looker) -> Iterator[None]:
-    """Note the steps that the program's own code takes meanwhile, and have its lines looked at."""
-    before = sys.gettrace()
-
-    def local(frame: FrameType, event: str, _: object) -> Any:
-        if event == "opcode":
-            # Lines wouldn't do: `a if c else b` is one.
-            arcs[frame.f_code, last.get(frame, 0), frame.f_lasti] += 1
-            last[frame] = frame.f_lasti
-        elif event == "line":
-            for looker in looking[frame.f_code]:
-                looker.look(frame)
-        elif event == "return":
-            last.pop(frame, None)
-        return local
-
-    def enter(frame: FrameType, _: str, __: object) -> Any:
-        if not is_user_file(frame.f_code.co_filename):
-            return None
-        if frame.f_code not in looking:
-            looking[frame.f_code] = [it for it in lookers if it.has_sites(frame.f_code)]
-        frame.f_trace_lines, frame.f_trace_opcodes = bool(looking[frame.f_code]), True
-        return local
-
-    last: dict[FrameType, int] = {}
-    looking: dict[CodeType, list[_Looker]] = {}
-    sys.settrace(enter)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
+        yield row["number"], attack

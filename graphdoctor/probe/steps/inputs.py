@@ -72,19 +72,19 @@ class Varying:
             # What can't be varied is reported first.
             order = sorted(enumerate(properties), key=lambda it: (it[1].reason is None, it[1].tier))
             possible = sum(prop.reason is None for prop in properties)
-            limit = request["vary"]["count"]
-            seconds = request["vary"]["limit_s"]
+            limit, seconds = request["vary"]["count"], request["vary"]["limit_s"]
             ends = time.monotonic() + seconds
             try:
                 for count, (number, prop) in enumerate(order, start=1 + possible - len(order)):
-                    outcome: Fields | None = {"reason": prop.reason}
-                    if prop.reason is None and count > limit:
-                        reason = f"left out: only {limit} properties are varied (vary-count)"
-                        outcome = {"reason": reason}
-                    elif prop.reason is None and time.monotonic() > ends:
-                        lack = f"the {seconds:g} s for variations ran out (vary-seconds)"
-                        outcome = {"reason": f"left out: {lack}"}
-                    elif prop.reason is None:
+                    if prop.reason is not None:
+                        outcome: Fields | None = {"reason": prop.reason}
+                    elif count > limit:
+                        why = f"only {limit} properties are varied (vary-count)"
+                        outcome = {"reason": f"left out: {why}"}
+                    elif time.monotonic() > ends:
+                        why = f"the {seconds:g} s for variations ran out (vary-seconds)"
+                        outcome = {"reason": f"left out: {why}"}
+                    else:
                         place = f"variation {count} of {min(possible, limit)}: {prop.expression}"
                         outcome = self._varied(prop, place)
                     if outcome is not None:
@@ -155,7 +155,7 @@ class Varying:
                 return self._compiled(prop, way, working, failed, place)
             raised = next(iter(errors.values()), None)
             reason = "there is no other value" if raised is None else f"eager mode raises {raised}"
-            return None if prop.is_joint else {"tied": [], "tried": failed, "reason": reason}
+            return {"tried": failed, "reason": reason}
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - one must not lose the others
