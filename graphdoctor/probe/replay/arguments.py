@@ -3,7 +3,7 @@
 The content of a tensor is cut or repeated, never invented, so that indices stay valid. Lists, dicts
 and objects stay the same objects, because torch guards on them and the program may keep them;
 tuples are made anew. A tensor that is in several places, or is there again in a later call, is
-replaced by one tensor, and tensors that share memory still do.
+replaced by one tensor; tensors that share memory get memory of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ _CASTS = {
     torch.float16: "half",
     torch.bfloat16: "bfloat16",
 }
-
 _PLAIN = (Tensor, Parameter)
 
 
@@ -36,20 +35,20 @@ def resized(tensor: Tensor, dim: int, size: int) -> Tensor:
     order.
     """
     source = tensor.detach()
-    if source.shape[dim] == 0:
-        shape = [size if at == dim else extent for at, extent in enumerate(source.shape)]
-        values = source.new_zeros(shape)
-    else:
-        values = _repeated(source, dim, size)
+    shape = [size if at == dim else extent for at, extent in enumerate(source.shape)]
+    if not is_plain(tensor):
+        # The attributes of a subclass may hold its values.
+        return _repeated(source, dim, size).requires_grad_(tensor.requires_grad)
     strides = source.stride()
-    order = sorted(range(values.ndim), key=lambda place: (-strides[place], place))
-    result = torch.empty_permuted(values.shape, order, dtype=values.dtype, device=values.device)
-    return dressed_as(result.copy_(values), tensor)
+    order = sorted(range(source.ndim), key=lambda place: (-strides[place], place))
+    result = torch.empty_permuted(shape, order, dtype=source.dtype, device=source.device)
+    result = result.copy_(_repeated(source, dim, size)) if source.shape[dim] else result.zero_()
+    return dressed_as(result, tensor)
 
 
 def _repeated(tensor: Tensor, dim: int, size: int) -> Tensor:
     index = torch.arange(size, device=tensor.device) % tensor.shape[dim]
-    return tensor.detach().index_select(dim, index)
+    return tensor.index_select(dim, index)
 
 
 def has_strides(tensor: Tensor) -> bool:
@@ -82,26 +81,19 @@ class _Replacing:
         """Return those of a call's leaves that are tensors to replace."""
         raise NotImplementedError
 
-    def make(self, leaves: list[Leaf]) -> list[Tensor]:
-        """Make what replaces tensors; several of them share memory."""
+    def make(self, leaf: Leaf) -> Tensor:
+        """Make what replaces a tensor."""
         raise NotImplementedError
 
     def __call__(self, call: Call) -> Call:
         """Change a call; its containers and objects in place."""
-        leaves = self.chosen(leaves_of(call, self._function, of_callables=True))
-        leaves = [leaf for leaf in leaves if leaf.value not in self._ours]
-        groups: dict[object, dict[int, Leaf]] = {}
-        for leaf in leaves:
+        for leaf in list(self.chosen(leaves_of(call, self._function, of_callables=True))):
             tensor = leaf.value
+            if tensor in self._ours:
+                continue
             if tensor not in self._made:
-                address = tensor.untyped_storage().data_ptr() if is_plain(tensor) else 0
-                memory = (address, tensor.device, tensor.dtype) if address else id(tensor)
-                groups.setdefault(memory, {}).setdefault(id(tensor), leaf)
-        for group in groups.values():
-            members = list(group.values())
-            for leaf, new in zip(members, self.make(members), strict=True):
-                self._made[leaf.value], self._ours[new] = new, True
-        for leaf in leaves:
+                made = self._made[tensor] = self.make(leaf)
+                self._ours[made] = True
             call = replaced(call, leaf.path, lambda old: self._made.get(old, old), in_place=True)
         return call
 
@@ -123,16 +115,13 @@ class InDtype(_Replacing):
             if is_float and value.dtype is not self._dtype:
                 yield leaf
 
-    def make(self, leaves: list[Leaf]) -> list[Tensor]:
-        """Convert tensors; views stay views of one memory."""
-        tensors = [leaf.value for leaf in leaves]
-        if len(tensors) == 1:
-            return [_like(tensors[0], tensors[0].detach().to(self._dtype))]
-        flat = _flat(tensors[0]).to(self._dtype)
-        return [
-            _like(tensor, flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()))
-            for tensor in tensors
-        ]
+    def make(self, leaf: Leaf) -> Tensor:
+        """Convert a tensor."""
+        converted = leaf.value.detach().to(self._dtype)
+        if type(leaf.value) in _PLAIN:
+            return dressed_as(converted, leaf.value)
+        # The attributes of a subclass may hold its values.
+        return converted.requires_grad_(leaf.value.requires_grad)
 
 
 class WithBatch(_Replacing):
@@ -163,28 +152,17 @@ class WithBatch(_Replacing):
         self._has_batch |= {leaf.path: rows[leaf.path] == batch for leaf in new}
         if batched := [leaf for leaf in new if self._has_batch[leaf.path]]:
             self._on_found(batched)
-        is_changed = batch != self._size
-        return [
-            it
-            for it in leaves
-            if is_changed and self._has_batch[it.path] and rows[it.path] == batch
-        ]
+        if batch == self._size:
+            return []
+        return [it for it in leaves if self._has_batch[it.path] and rows[it.path] == batch]
 
-    def make(self, leaves: list[Leaf]) -> list[Tensor]:
+    def make(self, leaf: Leaf) -> Tensor:
         """Cut or repeat rows."""
-        tensors = [leaf.value for leaf in leaves]
         try:
-            tied = _tied(tensors, self._size) if len(tensors) > 1 else None
-            return tied or [
-                resized(tensor, 0, self._size)
-                if is_plain(tensor)
-                else _like(tensor, _repeated(tensor, 0, self._size))
-                for tensor in tensors
-            ]
+            return resized(leaf.value, 0, self._size)
         except (RuntimeError, TypeError) as error:
-            name = leaves[0].expression
             raise RequestError(
-                "unusable_batch", batch=self._size, tensor=name, error=first_line(error)
+                "unusable_batch", batch=self._size, tensor=leaf.expression, error=first_line(error)
             ) from None
 
 
@@ -206,37 +184,3 @@ def batch_size_of(shapes: Sequence[Sequence[int]]) -> int | None:
             counts[size] = len(having)
     most = [size for size, count in counts.items() if count == max(counts.values())]
     return most[0] if len(most) == 1 else None
-
-
-def _like(original: Tensor, tensor: Tensor) -> Tensor:
-    if type(original) in _PLAIN:
-        return dressed_as(tensor, original)
-    # The attributes of a subclass may hold its values.
-    return tensor.requires_grad_(original.requires_grad)
-
-
-def _flat(tensor: Tensor) -> Tensor:
-    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage())
-
-
-def _tied(tensors: Sequence[Tensor], size: int) -> list[Tensor] | None:
-    """Give several tensors that share memory another number of rows, still in one memory; None if
-    it has no rows.
-    """
-    flat = _flat(tensors[0])
-    step = tensors[0].stride(0)
-    starts = [int(tensor.storage_offset()) for tensor in tensors]
-    first = min(starts)
-    for tensor, start in zip(tensors, starts, strict=True):
-        extents = zip(tensor.shape[1:], tensor.stride()[1:], strict=True)
-        last = sum((extent - 1) * stride for extent, stride in extents)
-        if tensor.stride(0) != step or start - first + last >= step:
-            return None
-    places = (torch.arange(size, device=flat.device) % tensors[0].shape[0])[:, None] * step
-    index = first + places + torch.arange(step, device=flat.device)
-    # Behind the last row of a slice there may be no more memory.
-    rows = flat[index.clamp(max=flat.numel() - 1).flatten()]
-    return [
-        _like(tensor, rows.as_strided((size, *tensor.shape[1:]), tensor.stride(), start - first))
-        for tensor, start in zip(tensors, starts, strict=True)
-    ]
