@@ -5,8 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from graphdoctor.probe.replay.comparing import compared, spacing
-from graphdoctor.probe.replay.forms import forms_in, strides_in
-from graphdoctor.probe.replay.results import Results, tensors_in
+from graphdoctor.probe.replay.results import Results, forms_in, strides_in, tensors_in
 
 
 def forms(output, **arguments):

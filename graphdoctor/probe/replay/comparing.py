@@ -64,39 +64,27 @@ _PLACES = {
 
 def compared(mine: Results, reference: Results, rounding: Rounding | None = None) -> Comparison:
     """Compare results with those of a reference."""
-    kinds = []
+    raised, end = _exceptions(mine, reference)
+    if end is not None:
+        mine, reference = mine.before(end), reference.before(end)
     differences: list[Difference] = []
-    zeros = []
-    raised, is_ended_apart = _exceptions(mine, reference)
-    if raised is not None and raised.call is not None and is_ended_apart:
-        mine, reference = (results.before(raised.call) for results in (mine, reference))
-    omitted = [at for at in (mine.omitted_from, reference.omitted_from) if at is not None]
+    zeros: list[str] = []
     counts: dict[ResultKind, int] = {}
-    rounded = []
+    rounded: list[ResultKind] = []
+    omitted = [at for at in (mine.omitted_from, reference.omitted_from) if at is not None]
     for kind in KINDS:
-        values = mine.values[kind]
-        others = reference.values[kind]
-        if kind in COMPUTED and not all(
-            name in values and name in others and _has_same_bits(values[name], others[name])
-            for name in _names(kind, values, others)
-        ):
+        values, others = mine.values[kind], reference.values[kind]
+        if kind in COMPUTED and not _have_same_bits(kind, values, others):
             rounded.append(kind)
         if kind == "gradients":
             # A gradient of zeros where the reference has none is the same.
-            unused = [name for name in values if others.get(name) is None]
-            zeros = [
-                name
-                for name in unused
-                if isinstance(values[name], Tensor) and not values[name].count_nonzero()
-            ]
-            values = values | {name: others.get(name) for name in zeros}
-            others = {**dict.fromkeys(zeros), **others} if zeros else others
+            zeros = [name for name in values if others.get(name) is None and _is_zero(values[name])]
+            values, others = {**values, **dict.fromkeys(zeros)}, {**dict.fromkeys(zeros), **others}
         if omitted:
             both = values.keys() & others.keys()
             values, others = ({k: v for k, v in of.items() if k in both} for of in (values, others))
         # The structure of outputs that were too large isn't what they are.
         if any(not omitted or not name.endswith(STRUCTURE) for name in (*values, *others)):
-            kinds.append(kind)
             counts[kind] = sum(not name.endswith(STRUCTURE) for name in others)
         if kind == "exceptions":
             differences += [] if raised is None else [raised]
@@ -116,7 +104,7 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
             calls = [numbers[name] for name in clear if name in numbers]
             differences.append(worst.replace(call=min(calls, default=None)))
     return Comparison(
-        kinds=tuple(kinds),
+        kinds=tuple(counts),
         differences=tuple(differences),
         is_bitwise_equal=not rounded,
         counts=tuple(counts.items()),
@@ -126,18 +114,20 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
     )
 
 
-def _exceptions(mine: Results, reference: Results) -> tuple[Difference | None, bool]:
-    """Return how exceptions differ, and whether only one of both raised, so that the other made
-    more calls.
+def _exceptions(mine: Results, reference: Results) -> tuple[Difference | None, int | None]:
+    """Return how exceptions differ, and the call that only one of both raised in, so that the other
+    made more.
     """
     values, others = (of.values["exceptions"] for of in (mine, reference))
     name = next((name for name in values if values[name] != others.get(name, "")), None)
     if name is None:
-        return None, False
+        return None, None
     value, expected = (shortened(of.get(name, ""), _MAX_ERROR) or None for of in (values, others))
-    return Difference(
-        kind="exceptions", where=THE_CALL, call=mine.calls[name], value=value, reference=expected
-    ), value is None or expected is None
+    call = mine.calls[name]
+    difference = Difference(
+        kind="exceptions", where=THE_CALL, call=call, value=value, reference=expected
+    )
+    return difference, call if value is None or expected is None else None
 
 
 def differing_values(
@@ -176,6 +166,17 @@ def _are_alike(value: object, reference: object) -> bool:
         return False
     forms = ((it.shape, it.dtype, it.layout) for it in (value, reference))
     return next(forms) == next(forms)
+
+
+def _is_zero(value: object) -> bool:
+    return isinstance(value, Tensor) and not value.count_nonzero()
+
+
+def _have_same_bits(kind: str, mine: _Values, other: _Values) -> bool:
+    return all(
+        name in mine and name in other and _has_same_bits(mine[name], other[name])
+        for name in _names(kind, mine, other)
+    )
 
 
 def _has_same_bits(value: Any, reference: Any) -> bool:
@@ -228,62 +229,57 @@ def _differences(
             is_missing = name not in mine
             yield Difference(kind=kind, where=name, presence="missing" if is_missing else "new")
             continue
-        value = mine[name]
-        reference = other[name]
+        value, reference = mine[name], other[name]
         if kind == "state" and _is_tensor_of(value, reference):
             continue
         if (rounding is None or not rounding.decides(kind, name)) and _is_close(value, reference):
             continue
-        is_rounding = False
-        may_be_rounding = False
+        is_rounding = may_be_rounding = False
         # What reads a number may not take a tensor, however close.
         if isinstance(value, Tensor) is isinstance(reference, Tensor):
-            is_rounding, may_be_rounding = (
-                (False, _is_nearly(value, reference))
-                if rounding is None
-                else rounding.allows(kind, name, value)
-            )
-        if is_rounding:
-            continue
-        detail: Fields = {}
-        if name.startswith(DRAWN):
-            pass
-        elif not _are_alike(value, reference):
-            texts = (
-                it if isinstance(it, str) and len(it) <= 80 else value_text(it)
-                for it in (value, reference)
-            )
-            detail = dict(zip(("value", "reference"), texts, strict=True))
-        elif value.numel() and not value.is_quantized and value.layout is torch.strided:
-            largest = distance(value, reference)
-            detail = {"is_finite": False}
-            if math.isfinite(largest):
-                detail = {"largest": largest, "spacings": _spacings(value, reference)}
-        yield Difference(kind=kind, where=name, may_be_rounding=may_be_rounding, **detail)
+            if rounding is None:
+                may_be_rounding = _is_nearly(value, reference)
+            else:
+                is_rounding, may_be_rounding = rounding.allows(kind, name, value)
+        if not is_rounding:
+            detail = {} if name.startswith(DRAWN) else _detail(value, reference)
+            yield Difference(kind=kind, where=name, may_be_rounding=may_be_rounding, **detail)
+
+
+def _detail(value: Any, reference: Any) -> Fields:
+    """Describe how two values differ: their texts, or by how much."""
+    if not _are_alike(value, reference):
+        texts = (
+            it if isinstance(it, str) and len(it) <= 80 else value_text(it)
+            for it in (value, reference)
+        )
+        return dict(zip(("value", "reference"), texts, strict=True))
+    if not value.numel() or value.is_quantized or value.layout is not torch.strided:
+        return {}
+    largest = distance(value, reference)
+    if not math.isfinite(largest):
+        return {"is_finite": False}
+    return {"largest": largest, "spacings": _spacings(value, reference)}
 
 
 def _state_change(differing: Iterable[Difference], mine: _Values, other: _Values) -> TextChange:
-    changes: set[TextChange] = set()
-    for difference in differing:
-        value = mine.get(difference.where)
-        reference = other.get(difference.where)
-        # A container is kept as its type and size.
-        texts = (text if isinstance(text, str) else "" for text in (value, reference))
-        size, expected = map(_SIZE.fullmatch, texts)
-        is_shorter = (
-            size is not None
-            and expected is not None
-            and size[1] == expected[1]
-            and int(size[2]) < int(expected[2])
-        )
-        is_number = type(reference) in (int, float)
-        if is_number and type(value) is type(reference):
-            changes.add("numbers")
-        else:
-            changes.add("fewer" if is_shorter or (is_number and value is None) else "other")
+    changes = {_change_of(mine.get(it.where), other.get(it.where)) for it in differing}
     if changes == {"fewer", "numbers"}:
         return "fewer_and_numbers"
     return changes.pop() if len(changes) == 1 else "other"
+
+
+def _change_of(value: object, reference: object) -> TextChange:
+    if type(reference) in (int, float):
+        if type(value) is type(reference):
+            return "numbers"
+        return "fewer" if value is None else "other"
+    if isinstance(value, str) and isinstance(reference, str):
+        # A container is kept as its type and size.
+        size, expected = _SIZE.fullmatch(value), _SIZE.fullmatch(reference)
+        if size and expected and size[1] == expected[1] and int(size[2]) < int(expected[2]):
+            return "fewer"
+    return "other"
 
 
 def _text_differences(kind: ResultKind, mine: _Values, other: _Values) -> Iterator[Difference]:

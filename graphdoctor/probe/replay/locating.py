@@ -36,12 +36,12 @@ from ..torch_private.torch_graphs import (
     replace_compiled_graphs,
 )
 from .comparing import differing_values, spacing
-from .graph_text import function_text
 from .runs import Inputs, Judged, Runs, modes_set
 from .subgraphs import (
     CutGraph,
     Item,
     Part,
+    function_text,
     inputs_text,
     item_name,
     line_of,
@@ -79,17 +79,8 @@ class _Case:
     judged: Judged
 
     @property
-    def direction(self) -> Pass:
-        return _direction(self.judged)
-
-    @property
     def is_certain(self) -> bool:
         return not all(difference.may_be_rounding for difference in self.judged.differences)
-
-
-def _direction(judged: Judged) -> Pass:
-    is_backward = all(difference.kind == "gradients" for difference in judged.differences)
-    return "backward" if is_backward else "forward"
 
 
 class Locating:
@@ -205,12 +196,29 @@ class _NotLocatedError(Exception):
 
 @dataclass(frozen=True)
 class _Wrong:
-    """Some operations that are wrong when they are compiled together."""
+    """Some operations that are wrong when they are compiled together, or the whole graph."""
 
     part: Part
     inputs: Inputs
     judged: Judged
     codes: Mapping[str, str]
+
+    @property
+    def direction(self) -> Pass:
+        is_backward = all(it.kind == "gradients" for it in self.judged.differences)
+        return "backward" if is_backward else "forward"
+
+    def names(self, node: Node) -> set[str]:
+        """Name the results that an operation's value is in."""
+        outputs = enumerate(self.part.outputs)
+        return {f"call 1, output[{at}]" for at, (it, _) in outputs if it is node}
+
+    def differing(self, kind: ResultKind) -> list[Difference]:
+        """List the results of a kind that differ."""
+        judged = self.judged
+        if judged.rounding is None:
+            return []
+        return differing_values(kind, judged.mine, judged.eager, judged.rounding)
 
 
 class _Search:
@@ -222,11 +230,17 @@ class _Search:
         self._has_failed = False
         """A part didn't compile, or didn't run."""
         self._among: Sequence[Node] = ()
-        self._wrong: dict[tuple[int, int], _Wrong] = {}
         self._runs = Runs(case.graph.module, case.inputs, case.graph.changed)
         with RandomState(), modes_set(case.inputs.modes):
             case.inputs.random.restore()
-            self._graph = CutGraph.run(case.graph.module, self._runs.arguments()[0])
+            self._graph = CutGraph(case.graph.module, self._runs.arguments()[0])
+        operations = self._graph.operations
+        (output,) = case.graph.module.graph.find_nodes(op="output")
+        returned: Any = output.args[0]
+        returned = list(returned) if isinstance(returned, tuple | list) else [returned]
+        part = Part(case.graph.module, operations, (), [(node, ()) for node in returned])
+        self._whole = _Wrong(part, case.inputs, case.judged, {})
+        self._wrong = {(0, len(operations)): self._whole}
 
     def located(self) -> Located:
         """Name the operation.
@@ -242,9 +256,9 @@ class _Search:
         index = self._suspect(begin, end)
         wrong, others = self._smallest(index, end)
         node = operations[index]
-        element = self._element(node, wrong)
+        element = _element_of(node, wrong)
         first = next((it for it in others if it not in graph.views), None)
-        is_value = self._direction(wrong) == "forward" and not self._are_forms
+        is_value = wrong.direction == "forward" and not self._are_forms
         if first is not None and is_value:
             # Given what eager mode makes of it, the rest is right.
             others = [it for it in (*others, node) if it is not first]
@@ -252,7 +266,7 @@ class _Search:
         return Located(
             compile_id=self._case.graph.compile_id,
             call=self._case.call,
-            direction=self._direction(wrong),
+            direction=wrong.direction,
             operation=operation_name(node, graph.module),
             location=line_of(node),
             inputs=inputs_text(node, graph.kinds),
@@ -262,12 +276,9 @@ class _Search:
             together_with=tuple(operation_name(it, graph.module) for it in others),
             node_count=len(computing),
             compile_count=self._compile_count,
-            code=None if wrong is None else wrong.codes.get(self._direction(wrong)),
-            program=None if wrong is None else function_text(wrong.part.module, wrong.inputs),
+            code=wrong.codes.get(wrong.direction),
+            program=function_text(wrong.part.module, [*wrong.inputs.values.values()]),
         )
-
-    def _direction(self, wrong: _Wrong | None) -> Pass:
-        return self._case.direction if wrong is None else _direction(wrong.judged)
 
     # Which operation.
 
@@ -301,7 +312,7 @@ class _Search:
         graph = self._graph
         suspects = [index for index in range(begin, end) if graph.computes(index)]
         is_only = len(suspects) == 1
-        if self._case.direction == "backward":
+        if self._whole.direction == "backward":
             if not is_only:
                 raise self._failure()
             return suspects[0]
@@ -309,11 +320,10 @@ class _Search:
             nodes = [graph.operations[index] for index in suspects]
             if not self._is_wrong(0, end, [*graph.live(end), *nodes]):
                 raise self._failure()
-        wrong = self._wrong.get((0, end))
-        judged = self._case.judged if wrong is None else wrong.judged
-        differing = {it.where for it in _differing(judged, "outputs")}
+        wrong = self._wrong[0, end]
+        differing = {it.where for it in wrong.differing("outputs")}
         for index in suspects:
-            if differing & self._names(graph.operations[index], wrong):
+            if differing & wrong.names(graph.operations[index]):
                 return index
         # What an operation changes in place may be wrong alone, or what shares memory with it.
         changing = [it for it in suspects if graph.operations[it] in graph.changing]
@@ -324,10 +334,9 @@ class _Search:
             raise self._failure("only_whole")
         return suspects[0]
 
-    def _smallest(self, index: int, end: int) -> tuple[_Wrong | None, Sequence[Node]]:
-        """Find the shortest run of operations that ends in one, and is wrong when it is compiled.
-
-        Returns it, None for the whole graph, and the other operations in it.
+    def _smallest(self, index: int, end: int) -> tuple[_Wrong, Sequence[Node]]:
+        """Find the shortest run of operations that ends in one, and is wrong when it is compiled;
+        returns it, and the other operations in it.
         """
         graph = self._graph
         after = next(it for it in range(index + 1, end + 1) if it == end or graph.is_cut(it))
@@ -353,7 +362,7 @@ class _Search:
         run = [it for it in range(begin, after) if graph.computes(it)]
         if len(run) > _MAX_TOGETHER:
             raise self._failure("only_whole")
-        smallest = self._wrong.get((begin, after)) or self._wrong.get((0, end))
+        smallest = self._wrong.get((begin, after)) or self._wrong[0, end]
         return smallest, [graph.operations[it] for it in run if it != index]
 
     def _failure(self, reason: NotLocated | None = None) -> _NotLocatedError:
@@ -395,7 +404,7 @@ class _Search:
         except Exception:  # noqa: BLE001 - whatever a backend raises
             self._has_failed = True
             return None
-        if self._case.direction == "forward":
+        if self._whole.direction == "forward":
             kept = [it for it in judged.differences if it.kind != "gradients"]
             judged = judged._replace(differences=kept)
         if judged.differences:
@@ -432,42 +441,24 @@ class _Search:
             modes = graph.modes[graph.operations[begin - 1]]
         return Inputs.now(named, modes)._replace(random=random).kept()
 
-    # What is reported.
 
-    def _names(self, node: Node, wrong: _Wrong | None) -> set[str]:
-        """Name the results that an operation's value is in; None for the whole graph's."""
-        if wrong is None:
-            (output,) = self._graph.module.graph.find_nodes(op="output")
-            returned: Any = output.args[0]
-            outputs = list(returned) if isinstance(returned, tuple | list) else [returned]
-        else:
-            outputs = [it for it, _ in wrong.part.outputs]
-        return {f"call 1, output[{at}]" for at, it in enumerate(outputs) if it is node}
-
-    def _element(self, node: Node, wrong: _Wrong | None) -> Fields:
-        """Describe where its result differs most."""
-        judged = self._case.judged if wrong is None else wrong.judged
-        kind: ResultKind = "gradients"
-        names: set[str] | None = None
-        if _direction(judged) == "forward":
-            kind, names = "outputs", self._names(node, wrong)
-            if not any(it.where in names for it in _differing(judged, kind)):
-                kind, names = "state", None
-        differing = [it for it in _differing(judged, kind) if names is None or it.where in names]
+def _element_of(node: Node, wrong: _Wrong) -> Fields:
+    """Describe where an operation's result differs most."""
+    kind: ResultKind = "gradients"
+    differing = wrong.differing(kind)
+    if wrong.direction == "forward":
+        kind, names = "outputs", wrong.names(node)
+        differing = [it for it in wrong.differing(kind) if it.where in names]
         if not differing:
-            return {}
-        worst = max(differing, key=lambda it: math.inf if it.largest is None else it.largest)
-        values = [
-            None if of is None else of.values[kind].get(worst.where)
-            for of in (judged.mine, judged.eager, judged.precise)
-        ]
-        return {"largest": worst.largest, "element": _element(*values)}
-
-
-def _differing(judged: Judged, kind: ResultKind) -> list[Difference]:
-    if judged.rounding is None:
-        return []
-    return differing_values(kind, judged.mine, judged.eager, judged.rounding)
+            kind, differing = "state", wrong.differing("state")
+    if not differing:
+        return {}
+    worst = max(differing, key=lambda it: math.inf if it.largest is None else it.largest)
+    values = [
+        None if of is None else of.values[kind].get(worst.where)
+        for of in (wrong.judged.mine, wrong.judged.eager, wrong.judged.precise)
+    ]
+    return {"largest": worst.largest, "element": _element(*values)}
 
 
 def _element(mine: Any, eager: Any, precise: Any) -> TensorAt | None:

@@ -19,8 +19,7 @@ from torch.fx.node import map_aggregate
 from ...facts.trials import FORMS, Difference
 from ..target.snapshot import FreshCopies, RandomState, dressed_as, set_for
 from .comparing import Rounding, compared
-from .forms import forms_in, strides_in
-from .results import Results, Tensors, gradients_of
+from .results import Results, Tensors, forms_in, gradients_of, strides_in
 from .shaking import Shaken
 
 _MAX_SHAKEN = 6

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import linecache
 import operator
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -69,7 +70,10 @@ class _Described(Interpreter):
         self.extra_traceback = False
         self.kinds: dict[Node, Any] = {}
         self.modes: dict[Node, Any] = {}
-        self.changing, self.views = set[Node](), set[Node]()
+        self.changing = set[Node]()
+        """What changes tensors in place."""
+        self.views = set[Node]()
+        """What gives tensors another shape, and computes nothing."""
 
     def run_node(self, n: Node) -> Any:
         given = [self.env[it] for it in n.all_input_nodes]
@@ -107,41 +111,25 @@ def _paths(kind: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield from _paths(item, (*path, index))
 
 
-@dataclass
 class CutGraph:
-    """A graph whose values were seen in a run."""
+    """A graph that was run eagerly once, to look at its values."""
 
-    module: GraphModule
-    kinds: dict[Node, Any]
-    modes: dict[Node, Any]
-    changing: set[Node]
-    """What changes tensors in place."""
-    views: set[Node]
-    """What gives tensors another shape, and computes nothing."""
-    first_modes: Any
-    operations: list[Node] = field(init=False)
-
-    def __post_init__(self) -> None:
-        nodes = list(self.module.graph.nodes)
+    def __init__(self, module: GraphModule, arguments: Sequence[Any]) -> None:
+        self.module = module
+        self._first_modes = ambient_modes()
+        described = _Described(module)
+        described.run(*arguments)
+        self.kinds, self.modes = described.kinds, described.modes
+        self.changing, self.views = described.changing, described.views
+        nodes = list(module.graph.nodes)
         self.operations = [node for node in nodes if node.op in _CALLS]
-        order = {node: number for number, node in enumerate(nodes)}
-        self._order = order
+        self._order = {node: (node.op == "get_attr", at) for at, node in enumerate(nodes)}
         number = {node: index for index, node in enumerate(self.operations)}
         end = len(self.operations)
         self._last_use = {
             node: max((number.get(user, end) for user in node.users), default=-1)
             for node in self.operations
         }
-
-    @classmethod
-    def run(cls, module: GraphModule, arguments: Sequence[Any]) -> CutGraph:
-        """Run a graph eagerly, and look at its values."""
-        described = _Described(module)
-        before = ambient_modes()
-        described.run(*arguments)
-        return cls(
-            module, described.kinds, described.modes, described.changing, described.views, before
-        )
 
     def computes(self, index: int) -> bool:
         """Return whether an operation makes a tensor, rather than taking one out of a tuple."""
@@ -160,7 +148,7 @@ class CutGraph:
         """
         if count == 0:
             return True
-        return self.modes[self.operations[count - 1]] == self.first_modes and all(
+        return self.modes[self.operations[count - 1]] == self._first_modes and all(
             isinstance(kind, (Held, *_CONSTANTS))
             for node in self.live(count)
             for _, kind in _paths(self.kinds[node])
@@ -180,11 +168,10 @@ class CutGraph:
         values: dict[Node, Any] = {}
         taken = {it for node in chosen for it in node.all_input_nodes if it not in inside}
         for node in sorted(taken, key=self._order.__getitem__):
-            if node.op != "get_attr":
-                values[node] = self._given(node, graph, inputs)
-        for node in sorted(taken, key=self._order.__getitem__):
-            if node.op == "get_attr":
-                values[node] = graph.node_copy(node)
+            is_attribute = node.op == "get_attr"
+            values[node] = (
+                graph.node_copy(node) if is_attribute else self._given(node, graph, inputs)
+            )
         for node in chosen:
             values[node] = graph.node_copy(node, lambda it: values[it])
         returned = [
@@ -290,3 +277,42 @@ def lines_of(nodes: Sequence[Node]) -> tuple[StackEntry, ...]:
 def tensors_text(kind: Any) -> Iterator[str]:
     """Yield the texts of the tensors in a value."""
     yield from (it.text for _, it in _paths(kind) if isinstance(it, Held))
+
+
+# A graph as the text of a function that anybody can run.
+
+_SIGNATURE = re.compile(r"^def forward\(self, ?(?P<rest>.*)$")
+_KNOWN = frozenset({"torch", "device", "inf", "nan"})
+"""What a graph's text may use besides Python's own names."""
+
+
+def function_text(module: GraphModule, inputs: Sequence[object]) -> str | None:
+    """Write a graph as ``program``, and its ``inputs``; None if it needs more than torch, or inputs
+    that random numbers can't replace.
+    """
+    written = module.graph.python_code("self")
+    used = {name for name in written.globals if re.search(rf"\b{name}\b", written.src)}
+    if used - _KNOWN or any(node.op == "get_attr" for node in module.graph.nodes):
+        return None
+    texts = [_input_text(value) for value in inputs]
+    lines = written.src.strip().splitlines()
+    start = next((at for at, line in enumerate(lines) if _SIGNATURE.match(line)), None)
+    if start is None or None in texts:
+        return None
+    lines[start] = _SIGNATURE.sub(r"def program(\g<rest>", lines[start])
+    shown = [re.sub(r";  (\w+ = )+None.*$", "", line) for line in lines[start:]]
+    made = ", ".join(text for text in texts if text is not None)
+    return "\n".join([*shown, "", "", f"inputs = [{made}]"])
+
+
+def _input_text(value: object) -> str | None:
+    if isinstance(value, bool | int | float):
+        return repr(value)
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return None
+    if value.device.type not in ("cpu", "cuda") or value.layout is not torch.strided:
+        return None
+    device = "" if value.device.type == "cpu" else f', device="{value.device.type}"'
+    dtype = "" if value.dtype == torch.float32 else f", dtype={value.dtype}"
+    text = f"torch.randn({tuple(value.shape)}{dtype}{device})"
+    return f"{text}.requires_grad_()" if value.requires_grad else text

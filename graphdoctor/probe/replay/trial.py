@@ -34,7 +34,6 @@ from ..torch_private import torch_config
 from ..torch_private.torch_questions import answered_as_compiled
 from .arguments import resized
 from .comparing import Rounding, compared, differing_attributes
-from .forms import forms_in, strides_in
 from .leaves import Step, item_at, passed_arguments, replaced_in
 from .locating import Locating
 from .results import (
@@ -42,9 +41,11 @@ from .results import (
     Results,
     Tensors,
     copies_of,
+    forms_in,
     gradients_of,
     modules_of,
     parameters_of,
+    strides_in,
     tensors_in,
     tensors_of,
 )

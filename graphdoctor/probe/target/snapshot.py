@@ -118,19 +118,18 @@ class RandomState:
     def is_current(self) -> bool:
         """Return whether no generator that existed then was drawn from or seeded since."""
         now = RandomState()
-        ours, theirs = ((state._torch, *(state._cuda or ())) for state in (self, now))
-        if self._python != now._python or not all(map(torch.equal, ours, theirs)):
-            return False
-        if self._numpy is None or now._numpy is None:
-            return True
-        (_, keys, *rest), (_, other_keys, *others) = self._numpy, now._numpy
-        return rest == others and keys.tobytes() == other_keys.tobytes()
+        now._numpy = now._numpy if self._numpy is not None else None
+        now._cuda = now._cuda if self._cuda is not None else None
+        return now._values() == self._values()
 
     def digest(self) -> int:
         """Sum it up in a number."""
+        return zlib.crc32(repr(self._values()).encode())
+
+    def _values(self) -> tuple[object, ...]:
         numpy = None if self._numpy is None else (self._numpy[1].tobytes(), self._numpy[2:])
         tensors = [tensor.numpy().tobytes() for tensor in (self._torch, *(self._cuda or ()))]
-        return zlib.crc32(repr((self._python, tensors, numpy)).encode())
+        return self._python, tensors, numpy
 
     def __enter__(self) -> RandomState:
         return self
