@@ -431,8 +431,6 @@ class Compile(Fact):
     """The first failed guard of each cache entry in torch's words, newest entry first."""
     attempts: int = 1
     """Number of times torch started the analysis."""
-    restart_reasons: tuple[shared.GbType, ...] = ()
-    """Reasons why torch restarted the analysis."""
     op_count: int | None = None
     """Operations in its graph, as torch counts them; None if there is no graph."""
     guard_count: int | None = None
@@ -622,9 +620,6 @@ class Graph(Fact):
     nodes: tuple[GraphNode, ...] | None = None
     """None if graphdoctor didn't record it."""
     code: str | None = None
-    dtensors: dict[str, str] = field(default_factory=dict)
-    """Placements of the inputs that are DTensors, as torch prints them, such as ``S(0)``, by the
-    input's name."""
     backend: shared.BackendName | None = None
     """The backend's name."""
     backend_s: float | None = None

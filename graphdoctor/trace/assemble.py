@@ -227,7 +227,6 @@ class Assembler:
             **values_of(compile_, *same),
             is_recompile=bool(compile_.reasons or metrics.recompile_reason),
             recompile_reasons=compile_.reasons,
-            restart_reasons=tuple(reason.partition("\n")[0] for reason in metrics.restart_reasons),
             op_count=metrics.graph_op_count,
             guard_count=metrics.guard_count,
             duration_s=metrics.duration_us and metrics.duration_us / 1e6,

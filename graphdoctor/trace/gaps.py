@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import orjson
 
-from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
@@ -26,10 +25,8 @@ from graphdoctor.trace.merge import Part
 from graphdoctor.trace.storage import LogFile
 from graphdoctor.wording import counted, switch_text
 
-_MAX_LISTED = 5
 _AOT_CODE = "graph_dump"
 """Only AOTInductor's code is in such records (``torch/_inductor/codecache.py``, 2.9 to 2.15)."""
-_AOT_GRAPHS = ("aot_joint_graph", "aot_forward_graph", "aot_inference_graph")
 _OLDEST = (2, 11)
 """The first torch whose logs are understood; it's also the first that logs its version."""
 _CODES: Mapping[GapKind, str] = {
@@ -102,11 +99,6 @@ def unreadable_gaps(unreadable: Mapping[str, int]) -> Iterator[CaptureGap]:
         )
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return ", ".join(names[:_MAX_LISTED]) + more
-
-
 def part_gaps(parts: Sequence[Part]) -> Iterator[CaptureGap]:
     """Yield the gaps that prefixes of compile ids mean."""
     names = list(dict.fromkeys(part.process for part in parts if part.recording.compiles))
@@ -165,25 +157,12 @@ def foreign_gaps(recording: Recording, *, is_rest: bool) -> Iterator[CaptureGap]
 
 def _without_compiles(recording: Recording, *, is_rest: bool) -> CaptureGap:
     evidence = recording.evidence
-    counts = Counter({record.kind: record.count for record in evidence.records})
-    shapes = Counter(shape.kind for shape in evidence.shapes)
-    missing = dict.fromkeys(kernel.op for kernel in evidence.fake_kernels if kernel.is_missing)
     by = ", which torch.export wrote" if evidence.exported_programs else ""
-    by = ", which AOTInductor wrote" if counts[_AOT_CODE] else by
-    named = f" ({', '.join(list(missing)[:_MAX_LISTED])})"
-    contents = [
-        (len(evidence.exported_programs), "exported program", ""),
-        (shapes["dynamic"] + shapes["unbacked"], "dynamic size", ""),
-        (shapes["guarded"], "guard", " on sizes"),
-        (len(missing), "operator", f" without a fake kernel{named}"),
-        (sum(counts[kind] for kind in _AOT_GRAPHS), "graph", " of AOTAutograd"),
-        (counts[_AOT_CODE] + counts["inductor_output_code"], "file", " of generated code"),
-    ]
-    held = [counted(count, what) + more for count, what, more in contents if count]
-    has = f"has {', '.join(held)}" if held else "has no graph, size or generated code either"
+    if any(record.kind == _AOT_CODE for record in evidence.records):
+        by = ", which AOTInductor wrote"
     what = "Dynamo compiled nothing in this log"
     what = "What is left of this log has no compile of Dynamo" if is_rest else what
-    return gap("nothing_compiled", f"{what}{by}. It {has}.")
+    return gap("nothing_compiled", f"{what}{by}.")
 
 
 def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap]:
@@ -334,51 +313,36 @@ def beginning_gaps(
     *,
     is_ours: bool,
 ) -> Iterator[CaptureGap]:
-    """Yield whether the logs begin in the middle, from what each process, by name, refers to that
-    isn't in its logs.
+    """Yield whether the logs begin in the middle: in a record, or where a process, by name, refers
+    to what isn't in its logs.
 
     A forked process goes on with its parent's numbers, unless graphdoctor recorded it.
     """
-    losses = ["it begins in the middle of a record"] if headless_logs else []
+    is_missing = headless_logs > 0
     is_fork_possible = False
     for name, beginning, intakes in processes:
-        whose = "" if name is None else f" of {name}"
-        if beginning.has_lost_event:
-            losses.append(f"something ends{whose} that doesn't begin")
-        if beginning.is_forked:
-            continue
-        if beginning.undefined:
-            losses.append(
-                f"it lacks the names of {counted(len(beginning.undefined), 'file')}{whose}"
-            )
-        starts: list[str] = []
-        compiles: list[str] = []
-        for intake in () if is_ours else intakes:
-            seen = intake.compiles.values()
-            starts += (
-                compile_.compile_id
-                for compile_ in seen
-                if not compile_.is_started
-                and compile_.metrics is not None
-                and compile_.metrics.co_name is not None
-            )
-            counts = ((compile_, compile_.compile_id.rpartition("/")[2]) for compile_ in seen)
-            by_frame = grouped(
-                (compile_.frame_id, (int(count), compile_.compile_id))
-                for compile_, count in counts
-                if count.isdecimal()
-            )
-            first = map(min, by_frame.values())
-            compiles += (compile_id for count, compile_id in first if count > 0)
-        if starts:
-            losses.append(f"the start of {_listed(starts)}{whose} is missing")
-        if compiles:
-            losses.append(f"{_listed(compiles)}{whose} compiled again what it doesn't have")
-        is_fork_possible |= name is not None and bool(beginning.undefined or compiles)
-    if losses:
+        lacks_numbers = not beginning.is_forked and (
+            bool(beginning.undefined) or (not is_ours and any(map(_lacks_compiles, intakes)))
+        )
+        is_missing |= lacks_numbers or beginning.has_lost_event
+        is_fork_possible |= lacks_numbers and name is not None
+    if is_missing:
         fork = " The log of a forked process looks the same." if is_fork_possible else ""
         yield gap(
             "log_beginning",
-            f"The beginning of the trace log is missing: {'; '.join(losses)}. What was compiled"
-            f" before isn't in the counts.{fork}",
+            "The beginning of the trace log is missing, and what was compiled before isn't in the"
+            f" counts.{fork}",
         )
+
+
+def _lacks_compiles(intake: Intake) -> bool:
+    """Return whether a compile lacks its start, or a frame its first compile."""
+    first: dict[int, int] = {}
+    for compile_ in intake.compiles.values():
+        metrics = compile_.metrics
+        if not compile_.is_started and metrics is not None and metrics.co_name is not None:
+            return True
+        count = compile_.compile_id.rpartition("/")[2]
+        if count.isdecimal():
+            first[compile_.frame_id] = min(int(count), first.get(compile_.frame_id, int(count)))
+    return any(first.values())

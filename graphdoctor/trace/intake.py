@@ -8,7 +8,6 @@ that is dropped because it has no operation has metrics that claim guarded code,
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -73,7 +72,6 @@ class CompileMetrics(Fact):
     fail_user_frame_filename: str | None = None
     fail_user_frame_lineno: int | None = None
     recompile_reason: str | None = None
-    restart_reasons: tuple[str, ...] = ()
     duration_us: float | None = None
     aot_autograd_cumulative_compile_time_us: float | None = None
     attempt: int | None = None
@@ -92,9 +90,6 @@ def read_metrics(value: Fields) -> CompileMetrics:
 
 
 _UNKNOWN = "<unknown>"
-_DTENSOR_NAME = ': "DTensor('
-_DTENSOR = re.compile(r'\bL_(\w+): "DTensor\(\w+(?:\[[^\]"]*\])+[\w:]+, ([^"]*)\)"')
-"""An input of a printed graph, such as ``L_w_: "DTensor(f32[64, 32][32, 1]cpu, S(0))"`` (2.13)."""
 
 
 @dataclass
@@ -315,14 +310,9 @@ class Intake:
         if printed is not None and (printed.attempt or 0) < (record.attempt or 0):
             # torch dropped the graph of an earlier attempt.
             self.graphs.pop()
-        code = record.payload
         index = record.graph_index = len(self.graphs)
         graph = Graph(
-            compile_id=record.compile_id or "?",
-            index=index,
-            op_count=None,
-            code=code,
-            dtensors=dict(_DTENSOR.findall(code)) if code and _DTENSOR_NAME in code else {},
+            compile_id=record.compile_id or "?", index=index, op_count=None, code=record.payload
         )
         self.graphs.append(SeenGraph(graph, record.attempt))
 
@@ -443,7 +433,7 @@ class Intake:
         # torch's own record of the same graph is right before it, unless a backend is called again.
         fields: Fields = {"compile_id": record.compile_id or "?", "index": len(self.graphs)}
         if (printed := self._last_printed(record)) is not None:
-            fields = values_of(printed.graph, "compile_id", "index", "code", "dtensors")
+            fields = values_of(printed.graph, "compile_id", "index", "code")
         index = record.graph_index = fields["index"]
         graph = read_fact(Graph, {"op_count": None, **value, **fields}, skips_unknown=True)
         self.graphs[index:] = [SeenGraph(graph, None, is_ours=True)]

@@ -52,8 +52,6 @@ class _Begun:
     notes: dict[str, str] = field(default_factory=dict)
     timed: Autotuned | None = None
     running: int = 1
-    count: int = 1
-    at_once: int = 1
 
     @property
     def duration_us(self) -> float | None:
@@ -100,7 +98,6 @@ class Phases(Collector):
         compile_id = record.compile_id
         if (printed := args.get("compile_id")) is not None:
             compile_id = None if printed == "None" else str(printed)
-        is_kept = self._keeps(compile_id)
         if self._first_us is None:
             self._first_us = time_us
         match event["ph"]:
@@ -110,24 +107,16 @@ class Phases(Collector):
                 phase = self._end(name, compile_id, time_us)
                 phase.is_extra |= record.is_extra
                 # They repeat those of the begin event.
-                if is_kept:
+                if self._keeps(compile_id):
                     phase.notes |= _notes(args)
                 if "autotune_choices_stats" in args:
                     phase.timed = _autotuned(phase, orjson.loads(args["autotune_choices_stats"]))
-            case "i" if is_kept:
-                self._note(name, compile_id, time_us, args)
 
     def finish(self) -> list[Phase]:
         """The phases."""
         first_us = self._first_us or 0.0
         phases = [phase for phase in self._begun if not phase.is_extra]
         phases.sort(key=lambda phase: phase.start_us)
-        for phase in phases:
-            if phase.count > 1:
-                phase.notes["overlapping"] = (
-                    f"{phase.count} in all, up to {phase.at_once} at once; "
-                    "torch doesn't log which ended when"
-                )
         return [
             Phase(
                 **values_of(phase, "name", "compile_id", "call_index", "duration_us", "notes"),
@@ -150,9 +139,7 @@ class Phases(Collector):
             begun.is_elsewhere = any(phase.compile_id is not None for phase in self._open)
             for phase in self._open:
                 if phase.is_elsewhere and phase.name == begun.name:
-                    phase.running = phase.running + 1
-                    phase.count = phase.count + 1
-                    phase.at_once = max(phase.at_once, phase.running)
+                    phase.running += 1
                     return
         self._begun.append(begun)
         self._open.append(begun)
@@ -178,14 +165,6 @@ class Phases(Collector):
             else:
                 self._open.append(inner)
         return phase
-
-    def _note(self, name: str, compile_id: str | None, time_us: float, args: Fields) -> None:
-        for phase in reversed(self._open):
-            if phase.compile_id == compile_id and phase.start_us <= time_us:
-                count = sum(key.partition(" (")[0] == name for key in phase.notes)
-                text = ", ".join(f"{key}={value}" for key, value in _notes(args).items())
-                phase.notes[f"{name} ({count + 1})" if count else name] = _short(text)
-                return
 
 
 def _autotuned(phase: _Begun, stats: Fields) -> Autotuned:

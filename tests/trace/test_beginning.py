@@ -86,36 +86,21 @@ def record(value, *payload):
 def test_a_log_of_an_export_says_what_it_has():
     recording = read_recording(RECORDED_LOGS / "2.13.0" / "exported.bare")
 
-    assert said(recording) == (
-        "Dynamo compiled nothing in this log. It has 1 dynamic size, 1 graph of AOTAutograd."
-    )
+    assert said(recording) == ("Dynamo compiled nothing in this log.")
 
 
-def test_everything_that_such_logs_have_is_named(tmp_path):
-    log = "".join(
-        (
-            record(
-                '{"artifact": {"name": "exported_program", "encoding": "string"}}',
-                "ExportedProgram:",
-            ),
-            record(
-                '{"create_symbol": {"symbol": "s0", "val": "3", "vr": "[2, 64]", "source": "L[\'x\'].size()[0]"}}'
-            ),
-            record('{"guard_added": {"expr": "s0 >= 2"}}'),
-            record('{"missing_fake_kernel": {"op": "mylib.twice.default"}}'),
-            record('{"aot_inference_graph": {}}', "class <lambda>:"),
-            record(
-                '{"graph_dump": {"name": "inductor_aot_wrapper_code", "type": "cpp"}}', "int x;"
-            ),
-            record('{"graph_dump": {"name": "inductor_aot_kernel_code", "type": "cpp"}}', "int y;"),
-        )
-    )
-    (tmp_path / "a.log").write_text(log)
+@for_each(
+    "value, writer",
+    [
+        ('{"artifact": {"name": "exported_program", "encoding": "string"}}', "torch.export"),
+        ('{"graph_dump": {"name": "inductor_aot_wrapper_code", "type": "cpp"}}', "AOTInductor"),
+    ],
+)
+def test_the_writer_of_such_a_log_is_named(tmp_path, value, writer):
+    (tmp_path / "a.log").write_text(record(value, "x"))
 
     assert said(read_recording(tmp_path / "a.log")) == (
-        "Dynamo compiled nothing in this log, which AOTInductor wrote. It has 1 exported program, 1 dynamic size, "
-        "1 guard on sizes, 1 operator without a fake kernel (mylib.twice.default), 1 graph of AOTAutograd, 2 files of "
-        "generated code."
+        f"Dynamo compiled nothing in this log, which {writer} wrote."
     )
 
 
@@ -125,5 +110,5 @@ def test_partial_log_is_reported_as_partial(tmp_path):
     )
 
     assert said(read_recording(tmp_path / "a.log")) == (
-        "What is left of this log has no compile of Dynamo. It has 1 graph of AOTAutograd."
+        "What is left of this log has no compile of Dynamo."
     )
