@@ -1,5 +1,5 @@
-"""Writes an edit in the file's style: its quotes, and lines broken at brackets as its formatter
-(ruff or black) would.
+"""Breaks the lines of an edit that are too long at brackets, as the project's formatter (ruff or
+black) would.
 
 Comes in: a file before and after an edit. Goes out: the bytes to write, as they are without a
 formatter's settings.
@@ -24,25 +24,20 @@ _DEFAULT = 88
 _WIDEST = 100
 """Columns of a new line where nothing says how many."""
 
-_QUOTES = {"single": "'", "double": '"'}
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _CONDITION = re.compile(r"((?:el)?if |while |return |[\w.]+ = )(.+?)(:?)$")
 
 
 def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
-    """An edited file with its own quotes, without new lines that are too long for its project, or
-    for a reader, if they can be broken.
+    """An edited file without new lines that are too long for its project, or for a reader, if they
+    can be broken.
     """
-    limit, quote = style_of(path)
     tree = parsed(after)
-    if tree is None:
-        return after
     try:
-        text = _with_quotes_of(before.decode(), after.decode(), quote)
+        text, old_lines = after.decode(), set(before.decode(errors="replace").split("\n"))
     except UnicodeDecodeError:
         return after
-    limit = limit or _WIDEST
-    old_lines = set(before.decode(errors="replace").split("\n"))
+    limit = longest_line(path) or _WIDEST
     indented = re.search(r":\s*\n([ \t]+)\S", text)
     unit = indented[1] if indented else "    "
     lines = []
@@ -52,44 +47,12 @@ def wrapped(before: bytes, after: bytes, path: Path) -> bytes:
         lines += [line] if is_kept else [f"{part}{end}" for part in _broken(code, limit, unit)]
     content = "\n".join(lines).encode()
     result = parsed(content)
-    return content if result is not None and ast.dump(result) == ast.dump(tree) else after
+    is_same = tree is not None and result is not None and ast.dump(result) == ast.dump(tree)
+    return content if is_same else after
 
 
-def _with_quotes_of(before: str, after: str, asked: str | None) -> str:
-    """An edited file in which new strings have the quotes that its formatter asks for, or most of
-    the others have.
-    """
-    old_strings = {token.string for token in _strings(before)}
-    quotes = [token.string[0] for token in _strings(before)]
-    mine = asked or ("'" if 2 * quotes.count("'") > len(quotes) else '"')
-    other = '"' if mine == "'" else "'"
-    if asked is None and 2 * quotes.count(mine) <= len(quotes):
-        return after
-    lines = after.split("\n")
-    for token in reversed(_strings(after)):
-        text, (row, start), (_, end) = token.string, token.start, token.end
-        if text[0] == other and text not in old_strings and mine not in text and "\\" not in text:
-            line = lines[row - 1]
-            lines[row - 1] = f"{line[:start]}{mine}{text[1:-1]}{mine}{line[end:]}"
-    return "\n".join(lines)
-
-
-def _strings(text: str) -> list[tokenize.TokenInfo]:
-    depth, strings = 0, []
-    for token in _tokens(text):
-        # Since Python 3.12, strings in an f-string are tokens, too. With its quotes, older versions
-        # couldn't parse it.
-        kind = tokenize.tok_name[token.type]
-        depth += kind.endswith("STRING_START") - kind.endswith("STRING_END")
-        if kind == "STRING" and depth == 0 and token.string[0] in "\"'":
-            strings.append(token)
-    return [token for token in strings if not token.string.startswith(('"""', "'''"))]
-
-
-def style_of(path: Path) -> tuple[int | None, str | None]:
-    """Read the nearest settings of ruff or black: the longest line, and the quote; None for what
-    they leave open.
-    """
+def longest_line(path: Path) -> int | None:
+    """Read the longest line that the nearest settings of ruff or black allow; None without any."""
     for folder in path.absolute().parents:
         for name in (".ruff.toml", "ruff.toml", "pyproject.toml"):
             try:
@@ -100,19 +63,10 @@ def style_of(path: Path) -> tuple[int | None, str | None]:
             settings = tools.get("ruff", tools.get("black"))
             if settings is not None:
                 length = settings.get("line-length", _DEFAULT)
-                is_black = "ruff" not in tools and not settings.get("skip-string-normalization")
-                formatting = settings.get("format")
-                style = (
-                    "double"
-                    if is_black
-                    else formatting.get("quote-style")
-                    if isinstance(formatting, dict)
-                    else None
-                )
-                return length if isinstance(length, int) else None, _QUOTES.get(str(style))
+                return length if isinstance(length, int) else None
         if (folder / ".git").exists():
             break
-    return None, None
+    return None
 
 
 def _broken(line: str, limit: int, unit: str) -> list[str]:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from graphdoctor.fixes.wrapping import style_of, wrapped
+from graphdoctor.fixes.wrapping import longest_line, wrapped
 
 LONG = {
     "fits once broken": "    x = torch.where((x > 0).any() & ~(x.mean() > 3), -x.sin().clamp(0, 1), x)",
@@ -55,58 +55,12 @@ def test_the_nearest_settings_of_a_formatter_count(tmp_path):
     inner = tmp_path / "src" / "model.py"
     inner.parent.mkdir()
     (tmp_path / ".git").mkdir()
-    assert style_of(inner)[0] is None
+    assert longest_line(inner) is None
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'a'\n")
-    assert style_of(inner)[0] is None
+    assert longest_line(inner) is None
     (tmp_path / "pyproject.toml").write_text("[tool.black]\n[tool.ruff]\nline-length = 101\n")
-    assert style_of(inner)[0] == 101
+    assert longest_line(inner) == 101
     (inner.parent / "ruff.toml").write_text("[lint]\nselect = ['E']\n")
-    assert style_of(inner)[0] == 88
+    assert longest_line(inner) == 88
     (inner.parent / ".ruff.toml").write_text("line-length = 'no'\n")
-    assert style_of(inner)[0] is None
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        ("print('a', 'b', \"c\")", 'print("why")', "print('why')"),
-        ('print("a", "b", \'c\')', "print('why')", 'print("why")'),
-        (
-            "print('a')",
-            'print("it\'s", "a\\n", """b""", f"{x}", b"c")',
-            'print("it\'s", "a\\n", """b""", f"{x}", b"c")',
-        ),
-        ("print('a', 'b', \"c\")", 'print("c", x)', 'print("c", x)'),
-        ("print('a', \"b\")", 'print("why")', 'print("why")'),
-        ("print(x)", 'print("why")', 'print("why")'),
-        (
-            'print("a")',
-            "print(f\"{d['k']:>{w['n']}}\", 'b')",
-            "print(f\"{d['k']:>{w['n']}}\", \"b\")",
-        ),
-    ],
-)
-def test_new_strings_have_the_quotes_of_most_others(tmp_path, old, new, expected):
-    before, after = f"{old}\n", f"{old}\n{new}\n"
-    assert (
-        wrapped(before.encode(), after.encode(), tmp_path / "model.py").decode()
-        == f"{old}\n{expected}\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("settings", "quote"),
-    [
-        ("[tool.ruff.format]\nquote-style = 'single'\n", "'"),
-        ("[tool.ruff.format]\nquote-style = 'double'\n", '"'),
-        ("[tool.ruff.format]\nquote-style = 'preserve'\n", "'"),
-        ("[tool.ruff]\nformat = 3\n", "'"),
-        ("[tool.black]\nline-length = 100\n", '"'),
-        ("[tool.black]\nskip-string-normalization = true\n", "'"),
-    ],
-)
-def test_a_formatter_decides_the_quotes_before_the_file_does(tmp_path, settings, quote):
-    (tmp_path / "pyproject.toml").write_text(settings)
-    before = b"a = 'x'\nb = 'y'\n"
-    written = wrapped(before, before + b'c = "z"\n', tmp_path / "model.py").decode()
-    assert written.splitlines() == ["a = 'x'", "b = 'y'", f"c = {quote}z{quote}"]
+    assert longest_line(inner) is None
