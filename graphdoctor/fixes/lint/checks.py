@@ -78,30 +78,6 @@ _BRANCH: _Cause = (
 )
 
 
-def branches(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """Find ``if``, ``while``, a conditional expression, and an ``assert`` with a computed message.
-
-    An ``assert`` with a constant message, or none, becomes a check in the graph.
-    """
-    match node:
-        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
-            if _decides(test, site):
-                pointed = (
-                    test.operand
-                    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-                    else test
-                )
-                yield Spot(pointed, *_BRANCH)
-        case ast.Assert(test=test, msg=ast.expr() as message):
-            is_plain = isinstance(message, ast.Constant) and isinstance(message.value, str)
-            if not is_plain and _decides(test, site):
-                yield Spot(node, *_BRANCH)
-        case ast.BoolOp(values=[first, *_]):
-            # As a value; a branch reports its own test.
-            if not place.is_test and site.is_tensor(first):
-                yield Spot(node, *_BRANCH)
-
-
 def _decides(test: ast.expr, site: Site) -> bool:
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -120,7 +96,6 @@ _SKIPPED = "Attempted to call function marked as skipped"
 _INLINED = "Attempted to inline function marked as skipped"
 _NUMPY = "attempted to trace numpy function unsupported by PyTorch"
 _LOGGER = "logging.Logger method not supported for non-export cases"
-_LOG_METHODS = frozenset(("debug", "info", "warning", "error", "critical", "exception", "log"))
 _WARNED = "module: _warnings, qualname: warn, skip reason"
 
 
@@ -201,50 +176,48 @@ _CALLS: dict[str, _Cause] = {
 """By function. Leaves out what 2.15 traces, such as ``random.random``."""
 
 
-def calls(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
+_BY_KIND: dict[tuple[str, str], _Cause] = {
+    **{
+        ("logger", name): ("GD101", "GB0291", _LOGGER, None)
+        for name in ("debug", "info", "warning", "error", "critical", "exception", "log")
+    },
+    **{("lock", name): ("GD109", "GB0156", _METHOD, None) for name in ("acquire", "release")},
+    ("optimizer", "step"): (
+        *("GD112", "GB0025", "Call to `torch._dynamo.graph_break()`", "qualname: Optimizer."),
+    ),
+    ("optimizer", "zero_grad"): ("GD112", "GB0008", _INLINED, "qualname: Optimizer."),
+}
+"""By what a method belongs to, and its name."""
+
+
+def _calls(node: ast.Call, place: Surrounding, site: Site) -> Iterator[Spot]:
     """Find calls that break whatever their arguments are."""
-    if isinstance(node, ast.ClassDef):
-        yield Spot(node, "GD100", "GB8977", "Invalid call to __build_class__")
-        return
-    if not isinstance(node, ast.Call):
-        return
     dotted, statement = site.dotted(node.func), place.statement
-    entered = (
-        [item.context_expr for item in statement.items]
-        if isinstance(statement, (ast.With, ast.AsyncWith))
-        else []
-    )
+    is_with = isinstance(statement, (ast.With, ast.AsyncWith))
+    entered = [item.context_expr for item in statement.items] if is_with else []
     if dotted == "builtins.print":
         # torch can defer it only if it prints nothing but tensors, strings and numbers.
         is_plain = all(
             isinstance(item, (ast.Constant, ast.JoinedStr)) or site.is_tensor(item)
             for item in node.args
         )
-        yield Spot(
-            node,
-            "GD101",
-            "GB0059",
-            _BUILTIN,
-            f"builtin print [] {bool(node.keywords) or not is_plain}",
-        )
+        context = f"builtin print [] {bool(node.keywords) or not is_plain}"
+        yield Spot(node, "GD101", "GB0059", _BUILTIN, context)
     elif dotted in _CALLS and node not in entered:
         yield Spot(node, *_CALLS[dotted])
     elif dotted == "torch._dynamo.skip_frame":
-        yield Spot(
-            node, "GD107", "GB4297", "Call to `torch._dynamo.skip_frame()`", is_frame_lost=True
-        )
+        skips = "Call to `torch._dynamo.skip_frame()`"
+        yield Spot(node, "GD107", "GB4297", skips, is_frame_lost=True)
     elif isinstance(node.func, ast.Attribute):
-        if node.func.attr in _LOG_METHODS and site.kind(node.func.value) == "logger":
-            yield Spot(node, "GD101", "GB0291", _LOGGER)
-        elif node.func.attr in ("acquire", "release") and site.kind(node.func.value) == "lock":
-            yield Spot(node, "GD109", "GB0156", _METHOD)
+        of_kind = site.kind(node.func.value), node.func.attr
+        if of_kind in _BY_KIND:
+            yield Spot(node, *_BY_KIND[of_kind])
     for copied in node.args if len(node.args) == 1 else ():
         parts = copied.elts if isinstance(copied, (ast.List, ast.Tuple)) else [copied]
+        kinds = {site.kind(part) for part in parts}
         if dotted == "copy.copy" and site.is_tensor(copied):
             yield Spot(node, "GD108", "GB0208", "torch.* op returned non-Tensor")
-        elif dotted == "copy.deepcopy" and any(
-            site.kind(part) in ("tensor", "layer") for part in parts
-        ):
+        elif dotted == "copy.deepcopy" and kinds & {"tensor", "layer"}:
             yield Spot(node, "GD108", "GB4198", "Attempted to copy.deepcopy a tensor")
 
 
@@ -270,39 +243,41 @@ _TAKERS: dict[str, _Cause] = {
 """Functions that need the value of the tensor that they are given."""
 
 
-def reads(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """Find ``item()``, ``tolist()``, ``float(t)``, ``math.sqrt(t)``, ``torch.equal``, ``range(t)``,
-    ``not t``.
+def _reads(node: ast.Call, site: Site) -> Iterator[Spot]:
+    """Find ``item()``, ``tolist()``, ``float(t)``, ``math.sqrt(t)``, ``torch.equal``,
+    ``range(t)``.
     """
-    if isinstance(node, ast.UnaryOp):
-        if isinstance(node.op, ast.Not) and not place.is_test and site.is_tensor(node.operand):
-            yield Spot(node, "GD103", "GB0033", _DEPENDS, is_frame_lost=True)
-    elif isinstance(node, ast.Subscript):
-        is_list = isinstance(node.value, (ast.List, ast.Tuple)) and isinstance(node.ctx, ast.Load)
-        if is_list and site.is_tensor(node.slice):
+    func = node.func
+    if isinstance(func, ast.Attribute) and site.has_tensor_methods(func.value):
+        if func.attr == "item" and not node.args:
             yield Spot(node, *_ITEM)
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and site.has_tensor_methods(node.func.value)
-    ):
-        name = node.func.attr
-        if name == "item" and not node.args:
-            yield Spot(node, *_ITEM)
-        elif name == "tolist" and site.is_of(node.func.value, "int"):
+        elif func.attr == "tolist" and site.is_of(func.value, "int"):
             yield Spot(node, "GD103", "GB0033", _DEPENDS)
-        elif name == "tolist":
+        elif func.attr == "tolist":
             yield Spot(node, "GD103", "GB0109", "Tensor.tolist() with non-integer tensor")
-        elif name in ("equal", "allclose"):
-            yield Spot(node, "GD103", "GB0033", _DEPENDS, f"aten.{name}.default")
-    elif isinstance(node, ast.Call) and node.args and site.is_tensor(node.args[0]):
-        if (dotted := site.dotted(node.func)) in _TAKERS:
+        elif func.attr in ("equal", "allclose"):
+            yield Spot(node, "GD103", "GB0033", _DEPENDS, f"aten.{func.attr}.default")
+    elif node.args and site.is_tensor(node.args[0]):
+        if (dotted := site.dotted(func)) in _TAKERS:
             yield Spot(node, *_TAKERS[dotted or ""])
-    elif isinstance(node, ast.Call) and site.dotted(node.func) == "builtins.sorted" and node.args:
-        first = node.args[0]
-        is_list = isinstance(first, (ast.List, ast.Tuple)) and len(first.elts) > 1
-        if is_list and not node.keywords and all(site.is_tensor(item) for item in first.elts):  # type: ignore[attr-defined]
-            yield Spot(node, "GD123", "GB0207", "sort with non-constant keys", _VARIABLE)
+    elif site.dotted(func) == "builtins.sorted" and not node.keywords:
+        match node.args:
+            case [ast.List(elts=[_, _, *_] as items) | ast.Tuple(elts=[_, _, *_] as items), *_]:
+                if all(map(site.is_tensor, items)):
+                    yield Spot(node, "GD123", "GB0207", "sort with non-constant keys", _VARIABLE)
+
+
+def _subscripts(node: ast.Subscript, place: Surrounding, site: Site) -> Iterator[Spot]:
+    """Find ``[a, b][t]`` and ``x[mask]``."""
+    is_read = isinstance(node.ctx, ast.Load)
+    if is_read and isinstance(node.value, (ast.List, ast.Tuple)) and site.is_tensor(node.slice):
+        yield Spot(node, *_ITEM)
+    indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    is_masked = any(site.is_of(item, "bool") for item in indices)
+    # `x[mask] += 1` reads too, `x[mask] = 1` doesn't.
+    is_changed = isinstance(place.statement, ast.AugAssign) and place.statement.target is node
+    if (is_changed or is_read) and is_masked and site.is_tensor(node.value):
+        yield _spot(node, "nonzero")
 
 
 _SHAPE = "Dynamic shape operator"
@@ -316,21 +291,10 @@ _OPERATORS = {
 }
 
 
-def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
-    """Find ``nonzero``, ``x[mask]``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor,
+def _shapes(node: ast.Call, site: Site) -> Iterator[Spot]:
+    """Find ``nonzero``, ``unique``, ``bincount``, ``repeat_interleave`` with a tensor,
     ``one_hot``.
     """
-    if isinstance(node, ast.Subscript):
-        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        is_masked = any(site.is_of(item, "bool") for item in indices)
-        # `x[mask] += 1` reads too, `x[mask] = 1` doesn't.
-        is_changed = isinstance(place.statement, ast.AugAssign) and place.statement.target is node
-        is_read = is_changed or isinstance(node.ctx, ast.Load)
-        if is_read and is_masked and site.is_tensor(node.value):
-            yield _spot(node, "nonzero")
-        return
-    if not isinstance(node, ast.Call):
-        return
     dotted = site.dotted(node.func) or ""
     if dotted == "torch.nn.functional.one_hot":
         if len(node.args) == 1 and keyword_value(node, "num_classes") is None:
@@ -345,13 +309,9 @@ def shapes(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
         return
     if name in _OPERATORS or (name == "where" and len(arguments) == 1 and not node.keywords):
         yield _spot(node, _OPERATORS.get(name, "nonzero"))
-    elif (
-        name == "repeat_interleave"
-        and len(arguments) > 1
-        and keyword_value(node, "output_size") is None
-        and site.is_tensor(arguments[1])
-    ):
-        yield _spot(node, name)
+    elif name == "repeat_interleave" and len(arguments) > 1:
+        if keyword_value(node, "output_size") is None and site.is_tensor(arguments[1]):
+            yield _spot(node, name)
 
 
 def _spot(node: ast.expr, operator: str) -> Spot:
@@ -370,70 +330,47 @@ _MAKERS = torch_names.LOCKS | {
 }
 
 
-def managers(node: ast.AST, site: Site) -> Iterator[Spot]:
-    """Find ``with`` on a lock, a file, ``torch.device``, anomaly detection and a few others."""
-    if not isinstance(node, ast.With):
-        return
-    for entered in (item.context_expr for item in node.items):
-        made = site.dotted(entered.func) if isinstance(entered, ast.Call) else None
-        if made in _MAKERS or site.kind(entered) == "lock":
-            yield Spot(node, "GD110", "GB0142", "Unsupported context manager", is_frame_lost=True)
-            return
-
-
-_BY_METHOD = {
-    "to_sparse": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
-    "to_sparse_csr": ("GD117", "GB0277", "Attempted to wrap sparse Tensor with VariableTracker"),
-    "is_inference": ("GD118", "GB0045", "Encountered tensor.is_inference() during tracing"),
-    "random_": ("GD100", "GB0107", "Tensor.random_ op"),
+_BY_METHOD: dict[str, _Cause] = {
+    **_named(
+        "to_sparse to_sparse_csr",
+        "GD117",
+        "GB0277",
+        "Attempted to wrap sparse Tensor with VariableTracker",
+    ),
+    "is_inference": ("GD118", "GB0045", "Encountered tensor.is_inference() during tracing", None),
+    "random_": ("GD100", "GB0107", "Tensor.random_ op", None),
 }
 
 
-def gradients(node: ast.AST, site: Site) -> Iterator[Spot]:
-    """Find ``backward()``, optimizer methods, ``requires_grad``, tensors created with it, sparse
-    tensors.
-    """
-    for target in node.targets if isinstance(node, ast.Assign) else []:
-        is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
-        if isinstance(target, ast.Attribute) and is_switch and site.is_tensor(target.value):
-            yield Spot(target, "GD114", "GB0206", "setattr() on Tensor.requires_grad")
-    if not isinstance(node, ast.Call):
-        return
-    dotted = site.dotted(node.func) or ""
+_WITH_GRADIENT = (
+    "GD114", "GB0225", "Attempted to use tensor creation function with requires_grad=True"
+)  # fmt: skip
+_CREATORS = ("ones", "zeros", "full", "rand", "randn", "empty", "tensor")
+
+
+def _gradients(node: ast.Call, site: Site) -> Iterator[Spot]:
+    """Find ``backward()``, ``requires_grad_()``, tensors created with a gradient, sparse tensors."""
+    func, scope = node.func, site.region.scope
+    dotted = site.dotted(func) or ""
     module, _, name = dotted.rpartition(".")
-    if module == "torch" and name in ("ones", "zeros", "full", "rand", "randn", "empty", "tensor"):
+    if module == "torch" and name in _CREATORS:
         if getattr(keyword_value(node, "requires_grad"), "value", None) is True:
-            yield Spot(
-                node,
-                "GD114",
-                "GB0225",
-                "Attempted to use tensor creation function with requires_grad=True",
-            )
-    elif isinstance(node.func, ast.Attribute) and dotted not in _CALLS:
-        yield from _gradient_methods(node, node.func, site)
-
-
-def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterator[Spot]:
-    kind = site.kind(func.value)
-    if kind == "optimizer" and func.attr == "step":
-        yield Spot(
-            node, "GD112", "GB0025", "Call to `torch._dynamo.graph_break()`", "qualname: Optimizer."
-        )
-    elif kind == "optimizer" and func.attr == "zero_grad":
-        yield Spot(node, "GD112", "GB0008", _INLINED, "qualname: Optimizer.")
-    root, scope = func.value, site.region.scope
+            yield Spot(node, *_WITH_GRADIENT)
+        return
+    if not isinstance(func, ast.Attribute) or dotted in _CALLS:
+        return
+    root, is_tensor = func.value, site.kind(func.value) == "tensor"
     is_plain = not node.args and not node.keywords
     if func.attr == "backward":
         is_local = isinstance(root, ast.Name) and site.dotted(root) is None
         is_own = site.values.owner(root, scope) is not None
         is_defined = any("backward" in info.methods for info in site.program.classes.values())
-        if kind == "tensor" or (is_plain and is_local and not is_own and not is_defined):
+        if is_tensor or (is_plain and is_local and not is_own and not is_defined):
             yield Spot(node, "GD112", "GB0123", "Unsupported Tensor.backward() call")
-    if kind != "tensor":
+    if not is_tensor:
         return
-    is_parameter = isinstance(root, ast.Name) and [
-        binding.kind for binding in scope.bindings.get(root.id, ())
-    ] == ["parameter"]
+    bindings = scope.bindings.get(root.id, ()) if isinstance(root, ast.Name) else ()
+    is_parameter = [binding.kind for binding in bindings] == ["parameter"]
     # What a chain of methods and subscripts begins with may be sparse already if it comes from
     # elsewhere.
     while True:
@@ -450,38 +387,29 @@ def _gradient_methods(node: ast.Call, func: ast.Attribute, site: Site) -> Iterat
         yield Spot(node, "GD114", "GB0125", "Unsupported Tensor.requires_grad_() call")
 
 
-def modules(node: ast.AST, site: Site) -> Iterator[Spot]:
-    """Find an RNN, GRU or LSTM, which torch refuses where it is read, called or not; ``self.step +=
-    1``.
-    """
-    is_read = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
-    if is_read and isinstance(node, ast.expr) and site.kind(node) == "recurrent":
-        yield Spot(
-            node, "GD116", "GB0014", "Attempted to wrap RNN, GRU, or LSTM", is_frame_lost=True
-        )
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
-        name = node.target.attr
-        owner = site.values.owner(node.target.value, site.region.scope)
-        if owner is None or not site.program.is_module_class(owner):
-            return
-        values = [
-            binding.node
-            for info in site.program.ancestors(owner)
-            for _, binding in info.attributes.get(name, ())
-        ]
-        starts = [
-            value
-            for value in values
-            if isinstance(value, ast.Constant) and isinstance(value.value, int | float)
-        ]
-        steps = [
-            value
-            for value in values
-            if isinstance(value, ast.BinOp) and _is_step(value.op, value.right)
-        ]
-        is_counted = starts and len(starts) + len(steps) == len(values)
-        if is_counted and _is_step(node.op, node.value):
-            yield Spot(node, "GD205", subject=f"self.{name}")
+def _steps(node: ast.AugAssign, target: ast.Attribute, site: Site) -> Iterator[Spot]:
+    """Find ``self.step += 1``, if that and a number are all that it is set to."""
+    owner = site.values.owner(target.value, site.region.scope)
+    if owner is None or not site.program.is_module_class(owner):
+        return
+    values = [
+        binding.node
+        for info in site.program.ancestors(owner)
+        for _, binding in info.attributes.get(target.attr, ())
+    ]
+    starts = [
+        value
+        for value in values
+        if isinstance(value, ast.Constant) and isinstance(value.value, int | float)
+    ]
+    steps = [
+        value
+        for value in values
+        if isinstance(value, ast.BinOp) and _is_step(value.op, value.right)
+    ]
+    is_counted = starts and len(starts) + len(steps) == len(values)
+    if is_counted and _is_step(node.op, node.value):
+        yield Spot(node, "GD205", subject=f"self.{target.attr}")
 
 
 def _is_step(op: ast.operator, value: ast.expr) -> bool:
@@ -491,9 +419,52 @@ def _is_step(op: ast.operator, value: ast.expr) -> bool:
     return is_number and isinstance(op, (ast.Add, ast.Sub))
 
 
+_RECURRENT = ("GD116", "GB0014", "Attempted to wrap RNN, GRU, or LSTM")
+
+
 def spots_at(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
     """Find what torch certainly breaks at, or recompiles for, at one node that certainly runs."""
-    for check in (calls, branches, reads, shapes):
-        yield from check(node, place, site)
-    for plain in (managers, gradients, modules):
-        yield from plain(node, site)
+    match node:
+        case ast.ClassDef():
+            yield Spot(node, "GD100", "GB8977", "Invalid call to __build_class__")
+        case ast.Call():
+            yield from _calls(node, place, site)
+            yield from _reads(node, site)
+            yield from _shapes(node, site)
+            yield from _gradients(node, site)
+        case ast.Subscript():
+            yield from _subscripts(node, place, site)
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            if _decides(test, site):
+                is_not = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+                yield Spot(test.operand if is_not else test, *_BRANCH)  # type: ignore[attr-defined]
+        case ast.Assert(test=test, msg=ast.expr() as message):
+            # With a constant message, or none, it becomes a check in the graph.
+            is_plain = isinstance(message, ast.Constant) and isinstance(message.value, str)
+            if not is_plain and _decides(test, site):
+                yield Spot(node, *_BRANCH)
+        case ast.BoolOp(values=[first, *_]):
+            # As a value; a branch reports its own test.
+            if not place.is_test and site.is_tensor(first):
+                yield Spot(node, *_BRANCH)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            if not place.is_test and site.is_tensor(operand):
+                yield Spot(node, "GD103", "GB0033", _DEPENDS, is_frame_lost=True)
+        case ast.With(items=items):
+            for entered in (item.context_expr for item in items):
+                made = site.dotted(entered.func) if isinstance(entered, ast.Call) else None
+                if made in _MAKERS or site.kind(entered) == "lock":
+                    unsupported = "Unsupported context manager"
+                    yield Spot(node, "GD110", "GB0142", unsupported, is_frame_lost=True)
+                    break
+        case ast.Assign(targets=targets):
+            for target in targets:
+                if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
+                    if site.is_tensor(target.value):
+                        yield Spot(target, "GD114", "GB0206", "setattr() on Tensor.requires_grad")
+        case ast.AugAssign(target=ast.Attribute() as target):
+            yield from _steps(node, target, site)
+        case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
+            # torch refuses it where it is read, called or not.
+            if site.kind(node) == "recurrent":
+                yield Spot(node, *_RECURRENT, is_frame_lost=True)
