@@ -309,9 +309,12 @@ def _shapes(node: ast.Call, site: Site) -> Iterator[Spot]:
         return
     if name in _OPERATORS or (name == "where" and len(arguments) == 1 and not node.keywords):
         yield _spot(node, _OPERATORS.get(name, "nonzero"))
-    elif name == "repeat_interleave" and len(arguments) > 1:
-        if keyword_value(node, "output_size") is None and site.is_tensor(arguments[1]):
-            yield _spot(node, name)
+    elif (
+        name == "repeat_interleave"
+        and keyword_value(node, "output_size") is None
+        and any(map(site.is_tensor, arguments[1:2]))
+    ):
+        yield _spot(node, name)
 
 
 def _spot(node: ast.expr, operator: str) -> Spot:
@@ -349,7 +352,7 @@ _CREATORS = ("ones", "zeros", "full", "rand", "randn", "empty", "tensor")
 
 
 def _gradients(node: ast.Call, site: Site) -> Iterator[Spot]:
-    """Find ``backward()``, ``requires_grad_()``, tensors created with a gradient, sparse tensors."""
+    """Find ``backward()``, ``requires_grad_()``, tensors made with a gradient, and sparse ones."""
     func, scope = node.func, site.region.scope
     dotted = site.dotted(func) or ""
     module, _, name = dotted.rpartition(".")
@@ -402,11 +405,8 @@ def _steps(node: ast.AugAssign, target: ast.Attribute, site: Site) -> Iterator[S
         for value in values
         if isinstance(value, ast.Constant) and isinstance(value.value, int | float)
     ]
-    steps = [
-        value
-        for value in values
-        if isinstance(value, ast.BinOp) and _is_step(value.op, value.right)
-    ]
+    sums = (value for value in values if isinstance(value, ast.BinOp))
+    steps = [value for value in sums if _is_step(value.op, value.right)]
     is_counted = starts and len(starts) + len(steps) == len(values)
     if is_counted and _is_step(node.op, node.value):
         yield Spot(node, "GD205", subject=f"self.{target.attr}")
@@ -459,8 +459,8 @@ def spots_at(node: ast.AST, place: Surrounding, site: Site) -> Iterator[Spot]:
                     break
         case ast.Assign(targets=targets):
             for target in targets:
-                if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
-                    if site.is_tensor(target.value):
+                match target:
+                    case ast.Attribute(value=value, attr="requires_grad") if site.is_tensor(value):
                         yield Spot(target, "GD114", "GB0206", "setattr() on Tensor.requires_grad")
         case ast.AugAssign(target=ast.Attribute() as target):
             yield from _steps(node, target, site)
