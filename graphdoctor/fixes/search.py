@@ -381,14 +381,14 @@ class _Search:
                 and not (fix.grade == GRADES[-1] and is_contained)
                 and not (fix.drops_output and self._grade == GRADES[0])
             )
-            fixes = self._log.open(
+            still_open = self._log.open(
                 replace(options, fixes=fixes),
                 state,
                 self._round + 1,
                 is_unsafe_tried=self._options.is_unsafe_tried,
             )
-            if fixes:
-                opened.append(replace(options, fixes=fixes))
+            if still_open:
+                opened.append(replace(options, fixes=tuple(still_open)))
         return opened
 
     def _report_open(self, opened: Iterable[Options], state: State) -> None:

@@ -193,8 +193,11 @@ _BY_KIND: dict[tuple[str, str], _Cause] = {
 def _calls(node: ast.Call, place: Surrounding, site: Site) -> Iterator[Spot]:
     """Find calls that break whatever their arguments are."""
     dotted, statement = site.dotted(node.func), place.statement
-    is_with = isinstance(statement, (ast.With, ast.AsyncWith))
-    entered = [item.context_expr for item in statement.items] if is_with else []
+    entered = (
+        [item.context_expr for item in statement.items]
+        if isinstance(statement, (ast.With, ast.AsyncWith))
+        else []
+    )
     if dotted == "builtins.print":
         # torch can defer it only if it prints nothing but tensors, strings and numbers.
         is_plain = all(
