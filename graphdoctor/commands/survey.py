@@ -57,7 +57,7 @@ class ListOptions:
 
     libraries: list[str] | None = option(
         None,
-        "Every architecture of transformers, torch-geometric, timm, torchvision or diffusers, "
+        "Every architecture of transformers, torch-geometric, timm or torchvision, "
         "with its smallest configuration and random weights. Repeatable.",
         flag="--from",
         metavar="LIBRARY",

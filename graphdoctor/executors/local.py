@@ -85,14 +85,11 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
             pass
         finally:
             _end([pool])
-        # A process ended over one of these, and nothing tells which: each is tried alone, when
-        # less memory is in use, and once more: one that had only been waiting ended none before.
-        for index in running.values():
-            piece = replace(job, pieces=[job.pieces[index]])
-            ((_, outcome),) = _in_slots(piece, [Slot(1, None, None)])
-            if isinstance(outcome, Failure) and outcome.kind == "ended":
-                ((_, outcome),) = _in_slots(piece, [Slot(1, None, None)])
-            yield index, outcome
+        # A process ended over one of these, and nothing tells which: each is tried once more, alone.
+        left = list(running.values())
+        alone = replace(job, pieces=[job.pieces[index] for index in left])
+        for at, outcome in _in_slots(alone, [Slot(1, None, None)]):
+            yield left[at], outcome
 
 
 def _in_slots(job: Job, slots: Iterable[Slot]) -> Iterator[Outcome[Any]]:

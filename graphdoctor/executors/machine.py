@@ -6,14 +6,13 @@ import contextlib
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, cycle, groupby, pairwise
+from itertools import cycle, islice
 from pathlib import Path
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Share
-from graphdoctor.wording import bytes_text, counted
 
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -22,11 +21,11 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources that this process may use: cores, grouped by physical core, and GPUs; None if
-    unknown.
+    """Resources that this process may use; ``cores``: those of one physical core next to each
+    other; ``gpus``: None if unknown.
     """
 
-    siblings: tuple[tuple[int, ...], ...]
+    cores: tuple[int, ...]
     can_pin: bool
     gpus: tuple[str, ...] | None
     total_bytes: int | None
@@ -36,16 +35,15 @@ class Machine:
 def this_machine() -> Machine:
     """Return what this process may use of its machine."""
     can_pin = hasattr(os, "sched_setaffinity")
-    siblings: dict[tuple[int, int], list[int]] = {}
-    for core in sorted(os.sched_getaffinity(0)) if can_pin else range(cores()):
-        folder = _TOPOLOGY / f"cpu{core}" / "topology"
-        package = _number(folder / "physical_package_id")
-        physical = _number(folder / "core_id")
-        # Cores that the system says nothing about have no sibling.
-        key = (-1, core) if package is None or physical is None else (package, physical)
-        siblings.setdefault(key, []).append(core)
-    groups = tuple(tuple(siblings[key]) for key in sorted(siblings))
-    return Machine(groups, can_pin, gpus(), *memory())
+    usable = os.sched_getaffinity(0) if can_pin else range(cores())
+    return Machine(tuple(sorted(usable, key=_physical_core)), can_pin, gpus(), *memory())
+
+
+def _physical_core(core: int) -> tuple[int, int, int]:
+    """Return package, physical core and core; -1 for what the system doesn't say."""
+    folder = _TOPOLOGY / f"cpu{core}" / "topology"
+    package, physical = (_number(folder / name) for name in ("physical_package_id", "core_id"))
+    return -1 if package is None else package, -1 if physical is None else physical, core
 
 
 def cores() -> int:
@@ -133,29 +131,23 @@ def _gpu_count() -> int | None:
 
 
 def _limits(proc: Path, cgroups: Path) -> Iterator[tuple[int, int]]:
-    """Yield limit and use of each control group of this process; memory that can be reclaimed
-    isn't in use.
+    """Yield limit and use of each control group of this process (version 2); memory that can be
+    reclaimed isn't in use.
     """
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return
-    for line in lines:
-        _, kinds, path = line.split(":", 2)
-        is_v2 = not kinds
-        if not is_v2 and "memory" not in kinds.split(","):
-            continue
-        root = cgroups if is_v2 else cgroups / "memory"
-        # In a container, the path may be the host's, and the group is the root of what is seen.
-        group = root / path.lstrip("/")
-        for folder in (group, *group.parents):
-            limit = _number(folder / ("memory.max" if is_v2 else "memory.limit_in_bytes"))
-            used = _number(folder / ("memory.current" if is_v2 else "memory.usage_in_bytes"))
-            if limit is not None and used is not None:
-                name = "inactive_file" if is_v2 else "total_inactive_file"
-                yield limit, max(0, used - (_number(folder / "memory.stat", name) or 0))
-            if folder == root:
-                break
+    # In a container, the path may be the host's, and the group is the root of what is seen.
+    path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    group = cgroups / path
+    for folder in (group, *group.parents):
+        limit, used = _number(folder / "memory.max"), _number(folder / "memory.current")
+        if limit is not None and used is not None:
+            reclaimable = _number(folder / "memory.stat", "inactive_file") or 0
+            yield limit, max(0, used - reclaimable)
+        if folder == cgroups:
+            return
 
 
 def _number(path: Path, name: str = "") -> int | None:
@@ -177,13 +169,8 @@ class Slot:
 
     @property
     def name(self) -> str:
-        """A name such as ``cores 0-1, GPU 0``."""
-        parts = []
-        if self.cores is not None:
-            parts.append(f"core{'s' * (len(self.cores) > 1)} {in_ranges(self.cores)}")
-        if self.gpus:
-            parts.append(f"GPU{'s' * (len(self.gpus) > 1)} {', '.join(self.gpus)}")
-        return ", ".join(parts) or f"slot {self.number}"
+        """A name such as ``slot 2, GPU 0``."""
+        return ", ".join([f"slot {self.number}", *(f"GPU {gpu}" for gpu in self.gpus or ())])
 
     def enter(self) -> None:
         """Hold this process, and what it starts, to the slot."""
@@ -197,47 +184,23 @@ def slots_for(share: Share, machine: Machine, *, most: int) -> list[Slot]:
     """Return as many slots as the machine has room for, from 1 to ``most``."""
     _check(share, machine)
     count = most
-    groups = None
     if share.cpus is not None:
-        groups = core_groups(machine.siblings, share.cpus)
-        count = min(count, len(groups))
+        count = min(count, len(machine.cores) // share.cpus)
     if share.gpus and machine.gpus is not None:
         count = min(count, int(len(machine.gpus) / share.gpus))
     if share.memory_bytes and machine.available_bytes is not None:
         # One piece may always begin: it may need less, and more may be free by then.
         count = min(count, max(1, machine.available_bytes // share.memory_bytes))
-    is_pinned = groups is not None and machine.can_pin
-    names = cycle(machine.gpus or ())
+    cores, names = iter(machine.cores), cycle(machine.gpus or ())
+    is_pinned = share.cpus is not None and machine.can_pin
     return [
         Slot(
             number,
-            groups[number - 1] if groups and is_pinned else None,
-            None
-            if share.gpus is None
-            else tuple(next(names) for _ in range(math.ceil(share.gpus))),
+            tuple(islice(cores, share.cpus)) if is_pinned else None,
+            None if share.gpus is None else tuple(islice(names, math.ceil(share.gpus))),
         )
         for number in range(1, count + 1)
     ]
-
-
-def core_groups(siblings: Sequence[Sequence[int]], size: int) -> list[tuple[int, ...]]:
-    """Return groups of cores; first those that share no physical core with an earlier group."""
-    cores = list(chain.from_iterable(siblings))
-    physical = {core: number for number, group in enumerate(siblings) for core in group}
-    groups = [tuple(cores[start : start + size]) for start in range(0, len(cores) - size + 1, size)]
-    # Siblings are next to each other: a group can share a core with the group before it only.
-    shares = {
-        group: physical[before[-1]] == physical[group[0]] for before, group in pairwise(groups)
-    }
-    groups.sort(key=lambda group: shares.get(group, False))
-    return [tuple(sorted(group)) for group in groups]
-
-
-def in_ranges(numbers: Sequence[int]) -> str:
-    """Return numbers in short, such as ``0-2,5``, which is how Linux writes them."""
-    runs = (list(run) for _, run in groupby(enumerate(sorted(numbers)), lambda at: at[1] - at[0]))
-    ends = ((run[0][1], run[-1][1]) for run in runs)
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ends)
 
 
 def _check(share: Share, machine: Machine) -> None:
@@ -246,19 +209,13 @@ def _check(share: Share, machine: Machine) -> None:
             "The number of GPUs on this machine is unknown, so none can be reserved.",
             hint="Set CUDA_VISIBLE_DEVICES to those that may be used, such as 0,1.",
         )
-    core_count = sum(map(len, machine.siblings))
-    gpu_count = len(machine.gpus or ())
     needs = (
-        (share.cpus, core_count, counted(share.cpus or 0, "core"), str(core_count)),
-        (share.gpus, gpu_count, counted(math.ceil(share.gpus or 0), "GPU"), str(gpu_count)),
-        (
-            share.memory_bytes,
-            machine.total_bytes,
-            f"{bytes_text(share.memory_bytes or 0)} of memory",
-            bytes_text(machine.total_bytes or 0),
-        ),
+        (share.cpus, len(machine.cores), "cores"),
+        (share.gpus, len(machine.gpus or ()), "GPUs"),
+        (share.memory_bytes, machine.total_bytes, "bytes of memory"),
     )
-    for needed, available, needed_text, available_text in needs:
+    for needed, available, noun in needs:
         if needed and available is not None and needed > available:
-            text = f"only {available_text}" if available else "none"
-            raise GraphDoctorError(f"Each piece needs {needed_text}, but {text} can be used here.")
+            raise GraphDoctorError(
+                f"Each piece needs {needed:,} {noun}, but {available or 'none'} can be used here."
+            )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import math
 import os
 import pickle
 import socket
@@ -36,7 +35,6 @@ from graphdoctor.executors.executor import (
 from graphdoctor.executors.machine import cores
 from graphdoctor.facts.base import Fields
 from graphdoctor.version import __version__
-from graphdoctor.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
 _RETRIES = 3
@@ -154,17 +152,13 @@ def _check_answer(address: str) -> None:
 
 def _check_share(ray: Any, share: Share) -> None:  # noqa: ANN401 - as above
     needs = {"CPU": share.cpus or 1, "GPU": share.gpus or 0, "memory": share.memory_bytes or 0}
-    for node in ray.nodes():
-        resources = node["Resources"]
-        if node["Alive"] and all(resources.get(name, 0) >= needs[name] for name in needs):
-            return
-    parts = [counted(share.cpus or 1, "core")]
-    parts += [counted(math.ceil(share.gpus), "GPU")] if share.gpus else []
-    parts += [f"{bytes_text(share.memory_bytes)} of memory"] if share.memory_bytes else []
-    raise GraphDoctorError(
-        f"Each piece needs {' and '.join(parts)}, but no node of the Ray cluster has that.",
-        hint="ray status shows the nodes; start one that is large enough, or ask for less.",
-    )
+    nodes = (node["Resources"] for node in ray.nodes() if node["Alive"])
+    if not any(all(node.get(name, 0) >= needs[name] for name in needs) for node in nodes):
+        texts = [f"{name} {count:g}" for name, count in needs.items() if count]
+        raise GraphDoctorError(
+            f"Each piece needs {', '.join(texts)}, but no node of the Ray cluster has that.",
+            hint="ray status shows the nodes; start one that is large enough, or ask for less.",
+        )
 
 
 def _outcome(ray: Any, reference: Any) -> Any:  # noqa: ANN401 - as above

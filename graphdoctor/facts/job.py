@@ -169,10 +169,10 @@ class CompileAgreement(CompiledFunction):
     """The rank that took longest; None if unknown."""
 
 
-PartingKind = Literal["branch", "loop", "sizes", "values", "state"]
-"""Cause of a divergence. ``branch``: a branch of the source that ranks take differently; ``loop``:
-a loop that runs as often as the rank says; ``sizes``: those of a tensor; ``values``: a number or
-another constant; ``state``: an attribute of a module or object, or a mode of torch."""
+PartingKind = Literal["branch", "sizes", "values", "state"]
+"""Cause of a divergence. ``branch``: a branch of the source that ranks take differently;
+``sizes``: those of a tensor; ``values``: a number or another constant; ``state``: an attribute of a
+module or object, or a mode of torch."""
 
 
 class Parting(Fact):
@@ -180,9 +180,9 @@ class Parting(Fact):
 
     kind: PartingKind
     location: StackEntry | None = None
-    """The branch or loop, or the line that reads the value; None if unknown."""
+    """The branch, or the line that reads the value; None if unknown."""
     value: str
-    """The branch's condition, what the loop is over, or the value that differs, as source."""
+    """The branch's condition, or the value that differs, as source."""
     reads: str | None = None
     """The part of it that reads the rank, such as ``dist.get_rank()``; None if nothing in it is
     known to."""

@@ -66,7 +66,6 @@ LIBRARIES: dict[str, str] = {
     "torch-geometric": "torch_geometric",
     "timm": "timm",
     "torchvision": "torchvision",
-    "diffusers": "diffusers",
 }
 """Libraries that have a catalog, by the name they are installed under: what Python imports, and the
 name of its module in ``catalog``."""

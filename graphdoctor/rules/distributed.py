@@ -615,11 +615,11 @@ def _is_recompile(divergence: Divergence, job: Job) -> bool:
 
 def _of_parting(parting: Parting, divergence: Divergence, job: Job) -> JobFinding:
     where, ranks = parting.location or divergence.location, divergence.ranks
-    which, branch = ranks_text(ranks), f"the {parting.kind} on line {where.line}"
+    which, branch = ranks_text(ranks), f"the branch on line {where.line}"
     fixes: tuple[Fix, ...] = _OUTSIDE_BRANCH
     if divergence.what == "presence" and divergence.resumes_at is None:
         fixes = (_SAME_CALLS,)  # a compiled function is called in the branch
-    if parting.kind in ("branch", "loop") and parting.reads is not None:
+    if parting.kind == "branch" and parting.reads is not None:
         ranks = tuple(rank.rank for rank in job.ranks)
         message = f"ranks run different code: {branch} depends on the rank"
     elif parting.kind == "branch":
@@ -632,9 +632,7 @@ def _of_parting(parting: Parting, divergence: Divergence, job: Job) -> JobFindin
     else:
         message = f"`{divergence.function}` was compiled for another `{parting.value}` on {which}"
         fixes = (call_fix(f"Give all ranks the same `{parting.value}`"),)
-    finding = _finding(where, divergence.function, ranks, message, fixes)
-    # Such as the layers of a pipeline's stage, which are meant to be others.
-    return finding.replace(severity="info", fixes=()) if parting.kind == "loop" else finding
+    return _finding(where, divergence.function, ranks, message, fixes)
 
 
 def _finding(

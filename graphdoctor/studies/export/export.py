@@ -29,7 +29,6 @@ from graphdoctor.rules.diagnosis.verdicts import fixes_with
 from graphdoctor.studies.export.view import answer
 from graphdoctor.trials.judge import Observed, Reference, clause, compared_with_eager
 from graphdoctor.trials.launch.child import Setup
-from graphdoctor.trials.launch.recorded import fitting
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import ExportPlan, Program, RunChange
 from graphdoctor.trials.replays import Replays
@@ -40,18 +39,13 @@ _BREAK = "GD1"
 _FOLDER = "export"
 """Below a recording: the recordings of its exports."""
 
-_MAX_JOBS = 2
-
 
 def export(
     request: Request, recording: Path, diagnosis: Diagnosis, setup: Setup, *, is_tried: bool
 ) -> ExportReport:
     """Export a target that was recorded already; its recording holds the answer."""
-    is_on_device = request.spec.device is not None
-    peak_bytes = diagnosis.recording.exit.peak_memory_bytes
-    jobs = 1 if is_on_device else fitting(peak_bytes, most=_MAX_JOBS)
     with Replays(request, recording / _FOLDER, setup.with_limit) as replays:
-        exporter = Exporter(replays, setup.on_phase, Path.cwd(), jobs)
+        exporter = Exporter(replays, setup.on_phase, Path.cwd())
         pairs = [
             _way(exporter, is_strict=is_strict, is_tried=is_tried) for is_strict in (False, True)
         ]
@@ -110,11 +104,10 @@ def best_of(ways: Sequence[ExportWay]) -> Best | None:
 
     ``ways``: non-strict, torch's default, first.
     """
-    for status in ("exported", "unknown"):
-        for way in ways:
-            if way.status == status:
-                return "strict" if way.is_strict else "non-strict"
-    return None
+    rank: dict[WayStatus, int] = {"exported": 0, "unknown": 1}
+    usable = (way for way in ways if way.status in rank)
+    best = min(usable, key=lambda way: rank[way.status], default=None)
+    return None if best is None else "strict" if best.is_strict else "non-strict"
 
 
 # Fixes for what blocks an export.
@@ -194,29 +187,19 @@ class ExportTrials:
     def _try_all(
         self, finding: Finding, attempt: Attempt, program: Program, number: int
     ) -> list[_Trial]:
-        exporter = self._exporter
+        """Try fixes for a blocker until one is verified."""
+        exporter, trials = self._exporter, list[_Trial]()
         proposals = self._proposals(finding, attempt, program)
-        proposals = proposals[: max(_MAX_TRIALS - self._count, 0)]
-        prefix = f"{'strict' if self._plan.is_strict else 'non-strict'}-{number}-fix"
-        self._count += len(proposals)
-
-        def run(at: int) -> _Trial:
-            edited = with_fixes(program, (proposals[at],))
+        way = "strict" if self._plan.is_strict else "non-strict"
+        for at, proposal in enumerate(proposals[: max(_MAX_TRIALS - self._count, 0)], start=1):
+            place = finding.location.shown
+            exporter.on_phase(f"trying fixes for {place}, trial {at} of {len(proposals)}")
+            edited = with_fixes(program, (proposal,))
             reference = exporter.reference(edited.change)
-            trial = exporter.attempt(edited, self._plan, f"{prefix}-{at + 1}", reference)
-            return _Trial(proposals[at], trial, *self._judged(finding, trial, edited))
-
-        trials = []
-        for first in range(0, len(proposals), exporter.jobs):
-            wave = range(first, min(first + exporter.jobs, len(proposals)))
-            exporter.on_phase(
-                f"trying fixes for {finding.location.shown}, trial {wave[-1] + 1} of "
-                f"{len(proposals)}"
-            )
-            for at in wave:
-                exporter.reference(with_fixes(program, (proposals[at],)).change)
-            trials += exporter.replays.in_parallel(run, list(wave), jobs=exporter.jobs)
-            if any(trial.verdict == "verified" for trial in trials):
+            trial = exporter.attempt(edited, self._plan, f"{way}-{number}-fix-{at}", reference)
+            trials.append(_Trial(proposal, trial, *self._judged(finding, trial, edited)))
+            self._count += 1
+            if trials[-1].verdict == "verified":
                 break
         return trials
 
@@ -393,21 +376,18 @@ class Exporter:
     replays: Replays
     on_phase: Callable[[str], None]
     root: Path
-    jobs: int
     _eager: dict[tuple[str, ...], Reference] = field(default_factory=dict)
-
-    def eager(self, program: Program, prefix: str) -> Reference:
-        """Run a program in eager mode, with a prefix for the names of its replays."""
-        return Reference(self.replays, program, on_phase=self.on_phase, prefix=prefix)
 
     def reference(self, change: RunChange) -> Reference:
         """Run the untouched program to compare a changed one with: one for each setup, which can
         change its results.
         """
         if change.setup not in self._eager:
-            prefix = f"setup-{len(self._eager)}-" if self._eager else ""
-            self._eager[change.setup] = self.eager(
-                LIKE_FIRST.changed(RunChange(setup=change.setup)), prefix
+            self._eager[change.setup] = Reference(
+                self.replays,
+                LIKE_FIRST.changed(RunChange(setup=change.setup)),
+                on_phase=self.on_phase,
+                prefix=f"setup-{len(self._eager)}-" if self._eager else "",
             )
         return self._eager[change.setup]
 

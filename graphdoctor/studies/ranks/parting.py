@@ -10,10 +10,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
-from graphdoctor.facts.base import grouped
 from graphdoctor.facts.guards import ChangeKind, GuardChange, GuardNode
 from graphdoctor.facts.job import Parting, PartingKind
 from graphdoctor.facts.recording import GraphNode, Recording
@@ -21,7 +19,6 @@ from graphdoctor.facts.stack import StackEntry, parsed, relative
 
 Line = tuple[str, int]
 Text = str | None
-Kinds = tuple[type[ast.stmt], ...]
 
 _RANK = re.compile(
     r"_*(get_)?((node_)?local_|global_|node_|group_)?rank|(local_)?process_index"
@@ -53,6 +50,10 @@ class Trail:
     changes: tuple[GuardChange, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     """Recorded texts of the files."""
+
+    def came_into(self, file: str, lines: range) -> bool:
+        """Return whether the rank reached one of these lines, in any compile."""
+        return any((file, line) in self.reached for line in lines)
 
 
 def trail_of(recording: Recording, compile_id: str | None) -> Trail:
@@ -97,27 +98,25 @@ def parting_of(first: Trail, second: Trail, *, root: Path, is_whole: bool) -> Pa
     if first.changes or second.changes:
         # From here on one of them has another value; the other may get it later.
         return _of_changes((*first.changes, *second.changes))
-    source = _Source({**second.files, **first.files}, root)
-    if is_whole and (branch := _taken_alone(first, second, source)) is not None:
-        return branch
-    guards = _differing_guards(first, second)
-    for guard in guards:
-        if (branch := source.condition_at(guard.location, guard.expression)) is not None:
+    if is_whole:
+        source = _Source({**second.files, **first.files}, root)
+        if (branch := _taken_alone(first, second, source)) is not None:
             return branch
+    # An argument can be of another size because of a constant, and that because of an attribute.
     pairs = zip(first.nodes, second.nodes, strict=False)
-    pair: Sequence[GraphNode] = next((pair for pair in pairs if _differ(pair)), ())
-    read = [source.within_statement(node.file, node.line) for node in pair]
-    read += [source.loop_at(node.file, node.line) for node in pair]
-    causes = [parting for parting in read if parting is not None]
-    if any(node.opcode == "placeholder" for node in pair) and len(set(map(_dtype, pair))) == 1:
-        causes.append(Parting(kind="sizes", value=pair[0].name))
-    causes += (_of_guard(guard, root) for guard in guards)
-    return min(causes, key=lambda parting: _CERTAIN.index(parting.kind), default=None)
+    for pair in pairs:
+        if _differ(pair):
+            if (
+                any(node.opcode == "placeholder" for node in pair)
+                and len(set(map(_dtype, pair))) == 1
+            ):
+                return Parting(kind="sizes", value=pair[0].name)
+            break
+    guards = (_of_guard(guard, root) for guard in _differing_guards(first, second))
+    return min(guards, key=lambda parting: _CERTAIN.index(parting.kind), default=None)
 
 
-_CERTAIN: tuple[PartingKind, ...] = ("branch", "loop", "sizes", "state", "values")
-"""An argument can be of another size because of a branch, and a constant because of an
-attribute."""
+_CERTAIN: tuple[PartingKind, ...] = ("sizes", "state", "values")
 
 
 def _differ(pair: tuple[GraphNode, GraphNode]) -> bool:
@@ -172,6 +171,9 @@ def _of_guard(guard: GuardNode, root: Path) -> Parting:
 
 # Branches.
 
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
 
 def _taken_alone(first: Trail, second: Trail, source: _Source) -> Parting | None:
     """Return the branch into which one rank alone came; one that depends on the rank before
@@ -180,19 +182,19 @@ def _taken_alone(first: Trail, second: Trail, source: _Source) -> Parting | None
     others = []
     for trail, other in ((first, second), (second, first)):
         for file, line in source.with_calls(trail, other):
-            for branch in source.branches(file):
+            for branch in source.branches.get(file, ()):
                 arm = next((arm for arm in branch.arms if line in arm), None)
-                if arm is None or any((file, number) in other.reached for number in arm):
+                if arm is None or other.came_into(file, arm):
                     continue
-                parting = source.parting(file, branch.node, branch.test)
+                parting = source.parting(file, branch)
                 if parting.reads is not None:
                     return parting
                 # Otherwise the other rank must be seen to have gone past it.
                 function = source.function_at(file, branch.node.lineno)
                 end = 0 if function is None else function.end_lineno or 0
                 past = range((branch.node.end_lineno or 0) + 1, end + 1)
-                beside = [other_arm for other_arm in branch.arms if other_arm is not arm]
-                if any((file, at) in other.reached for span in (past, *beside) for at in span):
+                beside = (other_arm for other_arm in branch.arms if other_arm is not arm)
+                if any(other.came_into(file, lines) for lines in (past, *beside)):
                     others.append(parting)
     return next(iter(others), None)
 
@@ -210,181 +212,107 @@ class _Source:
 
     def __init__(self, files: Mapping[str, str], root: Path) -> None:
         self._texts, self._root = files, root
-        read = {file: parsed(text) for file, text in files.items()}
-        self._trees = {file: tree for file, tree in read.items() if tree is not None}
-
-    def branches(self, file: str) -> Iterator[_Branch]:
-        """Yield the branches of a file, outer ones first."""
-        for outer in ast.walk(self._trees[file]) if file in self._trees else ():
-            for block in _blocks(outer):
-                for at, node in enumerate(block, start=1):
-                    match node:
-                        case ast.If(test=test, body=body, orelse=orelse):
-                            rest = block[at:] if isinstance(body[-1], _LEAVING) else []
-                            yield _Branch(node, test, tuple(map(_span, (body, orelse or rest))))
-                        case ast.While(test=test, body=body):
-                            yield _Branch(node, test, (_span(body),))
-                        case ast.For(iter=test, body=body):
-                            yield _Branch(node, test, (_span(body),))
-                        case ast.Match(subject=test, cases=cases):
-                            arms = tuple(_span(case.body) for case in cases)
-                            yield _Branch(node, test, arms)
+        trees = {file: tree for file, text in files.items() if (tree := parsed(text)) is not None}
+        self._nodes = {file: list(ast.walk(tree)) for file, tree in trees.items()}
+        self.branches = {
+            file: [branch for node in nodes for branch in _branches(node)]
+            for file, nodes in self._nodes.items()
+        }
 
     def with_calls(self, trail: Trail, other: Trail) -> Iterator[Line]:
         """Yield the lines of a trail, and the one call of each function into which it alone came:
         operations have their innermost line only.
         """
-        called: dict[str, None] = {}
-        for file, line in trail.lines:
+        called = set()
+        waiting = list(reversed(trail.lines))
+        while waiting:
+            file, line = waiting.pop()
             yield file, line
             function = self.function_at(file, line)
-            while isinstance(function, _FUNCTIONS) and function.name not in called:
-                if any((file, at) in other.reached for at in _span([function])):
-                    break
-                called[function.name] = None
-                calls = list(self._calls(function.name))
-                if len(calls) != 1:
-                    break
-                yield calls[0]
-                function = self.function_at(*calls[0])
+            if function is None or function.name in called:
+                continue
+            called.add(function.name)
+            calls = [
+                (caller, node.lineno)
+                for caller, nodes in self._nodes.items()
+                for node in nodes
+                if isinstance(node, ast.Call) and _last_name(node.func) == function.name
+            ]
+            if len(calls) == 1 and not other.came_into(file, _span([function])):
+                waiting += calls
 
-    def _calls(self, name: str) -> Iterator[Line]:
-        for file, tree in self._trees.items():
-            calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-            yield from ((file, call.lineno) for call in calls if _last_name(call.func) == name)
-
-    def function_at(self, file: str, line: int) -> ast.stmt | None:
+    def function_at(self, file: str, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the innermost function around a line."""
-        return self._innermost(file, line, _FUNCTIONS)
-
-    def _innermost(self, file: str, line: int, kinds: Kinds) -> ast.stmt | None:
-        tree = self._trees.get(file)
-        nodes = () if tree is None else ast.walk(tree)
-        around = [node for node in nodes if isinstance(node, kinds) and line in _span([node])]
+        nodes = self._nodes.get(file, ())
+        around = [node for node in nodes if isinstance(node, _FUNCTIONS) and line in _span([node])]
         return max(around, key=lambda node: node.lineno, default=None)
 
-    def condition_at(self, entry: StackEntry | None, value: str) -> Parting | None:
-        """Return the branch in whose condition, on this line, a value is read."""
-        if entry is None:
-            return None
-        for branch in self.branches(entry.file):
-            if entry.line in _span([branch.test]) and value in ast.unparse(branch.test):
-                return self.parting(entry.file, branch.node, branch.test)
-        return None
-
-    def loop_at(self, file: Text, line: int | None) -> Parting | None:
-        """Return the loop around a line that runs as often as the rank says."""
-        for branch in self.branches(file or ""):
-            is_loop = isinstance(branch.node, (ast.For, ast.While))
-            if is_loop and line in branch.arms[0] and file is not None:
-                parting = self.parting(file, branch.node, branch.test)
-                if parting.reads is not None:
-                    return parting.replace(kind="loop")
-        return None
-
-    def within_statement(self, file: Text, line: int | None) -> Parting | None:
-        """Return the conditional expression of a statement, or the assignment to one of its names,
-        that reads the rank.
-        """
-        if file is None or line is None:
-            return None
-        statement = self._innermost(file, line, (ast.stmt,))
-        if statement is None or isinstance(statement, _COMPOUND):
-            return None
-        values = [node for node in ast.walk(statement) if isinstance(node, ast.expr)]
-        assigned = (source for value in values for source in self._assigned(file, value))
-        for value in (*values, *assigned):
-            for node in ast.walk(value):
-                if isinstance(node, ast.IfExp) and self._reads(file, node.test) is not None:
-                    return self.parting(file, node, node.test)
-        for value in values:
-            named = isinstance(value, (ast.Name, ast.Attribute, ast.Call))
-            if named and (reads := self._reads(file, value)) is not None:
-                entry = self._entry(file, line)
-                return Parting(kind="values", location=entry, value=reads, reads=reads)
-        return None
-
-    def parting(self, file: str, node: ast.stmt | ast.expr, test: ast.expr) -> Parting:
+    def parting(self, file: str, branch: _Branch) -> Parting:
         """Return a branch as the cause."""
-        return Parting(
-            kind="branch",
-            location=self._entry(file, node.lineno),
-            value=ast.unparse(test),
-            reads=self._reads(file, test),
-        )
-
-    def _entry(self, file: str, line: int) -> StackEntry:
-        around = [node for node in ast.walk(self._trees[file]) if isinstance(node, _NAMED)]
+        line = branch.node.lineno
+        named = (*_FUNCTIONS, ast.ClassDef)
+        around = [node for node in self._nodes[file] if isinstance(node, named)]
         names = [node.name for node in around if line in _span([node])]
-        return StackEntry(
+        entry = StackEntry(
             file=relative(file, self._root),
             line=line,
             function=".".join(names) or "<module>",
             text=self._texts[file].splitlines()[line - 1].strip(),
         )
+        reads = self._reads(file, branch.test)
+        return Parting(kind="branch", location=entry, value=ast.unparse(branch.test), reads=reads)
 
     def _reads(self, file: str, value: ast.expr, depth: int = _DEPTH) -> Text:
         """Return the part of an expression that reads the rank; None if none is known to."""
         for node in ast.walk(value):
             match node:
                 case ast.Name() | ast.Attribute() if _is_rank(_last_name(node)):
-                    pass
+                    return ast.unparse(node)
                 case ast.Call(func=called) if _is_rank(_last_name(called)):
-                    pass
+                    return ast.unparse(node)
                 case ast.Subscript(slice=key) | ast.Call(args=[key, *_]) if _is_variable(key):
-                    pass
+                    return ast.unparse(node)
                 case ast.Name() | ast.Attribute() | ast.Call() if depth:
                     sources = self._assigned(file, node)
-                    if not any(self._reads(file, source, depth - 1) for source in sources):
-                        continue
-                case _:
-                    continue
-            return ast.unparse(node)
+                    if any(self._reads(file, source, depth - 1) for source in sources):
+                        return ast.unparse(node)
         return None
 
-    def _assigned(self, file: str, node: ast.expr) -> Iterator[ast.expr]:
+    def _assigned(self, file: str, value: ast.expr) -> Iterator[ast.expr]:
         """Yield what a name or attribute is assigned in its file, or what a function returns."""
-        if isinstance(node, ast.Call):
-            functions = self._functions.get(_last_name(node.func), [])
+        if isinstance(value, ast.Call):
+            every = (node for nodes in self._nodes.values() for node in nodes)
+            name = _last_name(value.func)
+            functions = [node for node in every if getattr(node, "name", None) == name]
             # Of several of one name, nobody knows which is called.
-            for statement in ast.walk(functions[0]) if len(functions) == 1 else ():
-                if isinstance(statement, ast.Return) and statement.value is not None:
-                    yield statement.value
+            for node in ast.walk(functions[0]) if len(functions) == 1 else ():
+                if isinstance(node, ast.Return) and node.value is not None:
+                    yield node.value
             return
-        here = self.function_at(file, node.lineno)
-        for line, value in self._assignments.get((file, ast.unparse(node)), ()):
-            there = self.function_at(file, line)
-            if isinstance(node, ast.Attribute) or there is None or there is here:
-                yield value
-
-    @cached_property
-    def _functions(self) -> Mapping[str, list[ast.stmt]]:
-        every = (node for tree in self._trees.values() for node in ast.walk(tree))
-        return grouped((node.name, node) for node in every if isinstance(node, _FUNCTIONS))
-
-    @cached_property
-    def _assignments(self) -> Mapping[tuple[str, str], list[tuple[int, ast.expr]]]:
-        return grouped(
-            ((file, ast.unparse(target)), (node.lineno, node.value))
-            for file, tree in self._trees.items()
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value
-            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-            if isinstance(target, (ast.Name, ast.Attribute))
-        )
+        here = self.function_at(file, value.lineno)
+        for node in self._nodes[file]:
+            if not isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) or not node.value:
+                continue
+            there = self.function_at(file, node.lineno)
+            is_seen = isinstance(value, ast.Attribute) or there is None or there is here
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if is_seen and ast.unparse(value) in map(ast.unparse, targets):
+                yield node.value
 
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_NAMED = (*_FUNCTIONS, ast.ClassDef)
-_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_COMPOUND = (*_NAMED, ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
-
-
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+def _branches(outer: ast.AST) -> Iterator[_Branch]:
+    """Yield the branches of each block of a node."""
     for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
+        block = getattr(outer, name, None)
+        for at, node in enumerate(block if isinstance(block, list) else (), start=1):
+            match node:
+                case ast.If(test=test, body=body, orelse=orelse):
+                    rest = block[at:] if isinstance(body[-1], _LEAVING) else []
+                    yield _Branch(node, test, (_span(body), _span(orelse or rest)))
+                case ast.While(test=test, body=body) | ast.For(iter=test, body=body):
+                    yield _Branch(node, test, (_span(body),))
+                case ast.Match(subject=test, cases=cases):
+                    yield _Branch(node, test, tuple(_span(case.body) for case in cases))
 
 
 def _span(nodes: Sequence[ast.stmt | ast.expr]) -> range:
@@ -392,10 +320,7 @@ def _span(nodes: Sequence[ast.stmt | ast.expr]) -> range:
 
 
 def _last_name(node: ast.AST) -> str:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
+    return str(getattr(node, "id", getattr(node, "attr", "")))
 
 
 def _is_rank(name: str) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from graphdoctor.facts.base import grouped
 from graphdoctor.facts.job import (
     Aspect,
     CompileAgreement,
@@ -239,7 +238,10 @@ def _compiles(job: Job) -> Iterator[Block]:
     if differing:
         total = counted(len(job.agreement), "compile")
         yield Note(f"The same on all ranks: {len(same)} of {total}.", "dim")
-        yield from _matrix(differing, job)
+        cells: list[TableRow] = [(*_names(row), _did_by_group(row)) for row in differing]
+        columns = ("#compile", "function", "did")
+        yield Table(columns, cells[:_MOST_ROWS], "compile", _FEW_ROWS, "Compiles by rank")
+        yield from _left_out(len(cells) - _MOST_ROWS, "compile")
     if cached := [row for row in job.agreement if row.caches]:
         row, *more = cached
         groups = ", ".join(
@@ -258,44 +260,18 @@ def _names(row: CompileAgreement) -> tuple[Span, Span]:
     return Span(row.compile), Span(_named(row))
 
 
-def _matrix(rows: Sequence[CompileAgreement], job: Job) -> Iterator[Block]:
-    """Yield a table with a column for ranks that did the same everywhere; where these are many, one
-    column for all groups.
-    """
-    group_of = [{rank: group for group in row.groups for rank in group.ranks} for row in rows]
-    same = grouped(
-        (tuple(id(groups.get(rank.rank)) for groups in group_of), rank.rank) for rank in job.ranks
-    ).values()
-    headings = ["did"]
-    cells: list[TableRow] = [(*_names(row), Span(_did_by_group(row))) for row in rows]
-    if len(same) <= _MOST_GROUPS:
-        headings = [ranks_text(ranks) for ranks in same]
-        cells = [
-            (*_names(row), *(_cell(groups.get(ranks[0]), row) for ranks in same))
-            for row, groups in zip(rows, group_of, strict=True)
-        ]
-    columns = ("#compile", "function", *headings)
-    yield Table(columns, cells[:_MOST_ROWS], "compile", _FEW_ROWS, "Compiles by rank")
-    yield from _left_out(len(cells) - _MOST_ROWS, "compile")
-
-
 def _left_out(count: int, noun: str) -> Iterator[Note]:
     if count > 0:
         text = f"{counted(count, f'more {noun}')} left out; the JSON document has all of them."
         yield Note(text, "dim")
 
 
-def _did_by_group(row: CompileAgreement) -> str:
-    if len(row.groups) <= _MOST_GROUPS:
-        return "; ".join(f"{ranks_text(group.ranks)}: {_did(group, row)}" for group in row.groups)
-    differing = _without_sizes(aspect for aspect in row.differs_in if aspect != "cache")
-    return f"{len(row.groups)} groups: {listed(differing)} differ"
-
-
-def _cell(group: RankGroup | None, row: CompileAgreement) -> Cell:
-    if group is None or group.compile_id is None:
-        return Cell("missing", tone="bad")
-    return Cell(Span(_did(group, row)), tone="warning" if group.differs_in else None)
+def _did_by_group(row: CompileAgreement) -> Cell:
+    if len(row.groups) > _MOST_GROUPS:
+        differing = _without_sizes(aspect for aspect in row.differs_in if aspect != "cache")
+        return Cell(f"{len(row.groups)} groups: {listed(differing)} differ", tone="warning")
+    texts = (f"{ranks_text(group.ranks)}: {_did(group, row)}" for group in row.groups)
+    return Cell("; ".join(texts), tone="warning")
 
 
 def _did(group: RankGroup, row: CompileAgreement) -> str:

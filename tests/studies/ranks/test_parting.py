@@ -93,23 +93,6 @@ def test_the_branch_that_ranks_take_differently_is_named(body, lines, expected):
     assert parted(body, *lines) == expected
 
 
-@for_each(
-    "body, expected",
-    [
-        ("def f(x):\n n = 2 if first() else 3\n return x * n\n", ("branch", 2, "first()")),
-        ("def f(x):\n for _ in range(ME):\n  x.sin()\n", ("loop", 2, "ME")),
-        ("def f(x):\n n = 2 + ME\n return x * n\n", ("values", 3, "n")),
-        ("def f(x):\n n = load()\n return x * n\n", None),
-    ],
-)
-def test_operations_that_differ_on_one_line_are_traced_to_the_rank(body, expected):
-    nodes = [(node(BEFORE + 3, args),) for args in ("x, 2", "x, 3")]
-    files = {"a.py": IMPORTS + body}
-    found = parting_of(*(Trail(nodes=it, files=files) for it in nodes), root=Path(), is_whole=True)
-    read = found and (found.kind, found.location.line - BEFORE, found.reads)
-    assert read == expected
-
-
 def test_a_branch_is_unknown_where_a_rank_ended_early():
     body = "def f(x):\n if ME:\n  x.sin()\n x.cos()\n"
     assert parted(body, (3, 4), (4,), is_whole=False) is None
