@@ -21,7 +21,6 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import (
     Environment,
     Executor,
-    Failure,
     Job,
     Outcome,
     attempt,
@@ -85,7 +84,7 @@ def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
             pass
         finally:
             _end([pool])
-        # A process ended over one of these, and nothing tells which: each is tried once more, alone.
+        # A process ended over one of these, and nothing tells which: each is tried again, alone.
         left = list(running.values())
         alone = replace(job, pieces=[job.pieces[index] for index in left])
         for at, outcome in _in_slots(alone, [Slot(1, None, None)]):

@@ -21,19 +21,15 @@ SurveyAspect = Literal[
     "python",
     "library",
     "graphdoctor",
-    "target",
     "dtype",
     "batch",
     "calls",
     "options",
     "variant",
     "shard",
-    "planned",
-    "measured",
 ]
 """Difference between two surveys. ``torch`` to ``calls``: of pieces that both have; ``options`` and
-``variant``: what was asked for; ``shard``: one of them is a part; ``planned``: one was interrupted;
-``measured``: only one has any such value."""
+``variant``: what was asked for; ``shard``: one of them is a part."""
 
 SurveyMeasure = Literal[
     "break_sites",
@@ -42,10 +38,6 @@ SurveyMeasure = Literal[
     "frames_over_limit",
     "coverage",
     "speedup",
-    "call_us",
-    "compile_cold_s",
-    "compile_s",
-    "peak_memory_bytes",
     "correct",
     "exports",
     "is_steady",
@@ -72,8 +64,7 @@ SurveyVerdict = Literal[
 """Verdict on a piece, the first that applies. ``unknown``: it can't be judged now, or lacks what
 was measured before; ``failing``: it passed before, or has wrong results only now; ``worse``:
 something else got worse; ``flaky``: its attempts came out differently, and nothing else got worse;
-``fixed``: it passes now; ``better``: something got better; ``changed``: single measurements differ,
-or it fails in another way."""
+``fixed``: it passes now; ``better``: something got better; ``changed``: it fails in another way."""
 
 SURVEY_VERDICTS: tuple[SurveyVerdict, ...] = get_args(SurveyVerdict)
 """In the order in which they are shown."""
@@ -108,7 +99,7 @@ class SurveyMismatch(Fact):
 
     aspect: SurveyAspect
     name: str | None = None
-    """Name among several: the option, the variant or the measure; None otherwise."""
+    """Name among several: the option or the variant; None otherwise."""
     before: str | None = None
     """The value before; None if there is none."""
     after: str | None = None
@@ -146,7 +137,7 @@ class ComparedPiece(Fact):
     """Changes for the worse, the worst first."""
     better: tuple[SurveyChange, ...] = ()
     noted: tuple[SurveyChange, ...] = ()
-    """Changes that are neither: single measurements, and a failure that is another one now."""
+    """Changes that are neither: a failure that is another one now."""
     unknown: tuple[SurveyMeasure, ...] = ()
     """Measures that were known before and aren't now."""
     is_unjudged: bool = False

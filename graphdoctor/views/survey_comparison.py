@@ -48,10 +48,6 @@ from graphdoctor.views.survey import (
 from graphdoctor.views.words import base_name, few_text, percents
 from graphdoctor.wording import counted, factor_text, join_texts, shortened
 
-_SINGLE = (
-    "Times of compiling, times of calls and peak memory are single measurements: noted, but never "
-    "a regression."
-)
 _SHOWN: dict[SurveyVerdict, tuple[str, Tone]] = {
     "unknown": ("Unknown now", "bad"),
     "failing": ("New failures", "bad"),
@@ -114,8 +110,7 @@ def _parts(comparison: SurveyComparison) -> Iterator[Block]:
         for piece in comparison.pieces
         if (texts := [_change(change, piece) for change in piece.noted])
     ]
-    measured = (Note(_SINGLE, "dim"), Rows(noted, "piece")) if noted else ()
-    yield Section("Noted", measured, count=len(noted), show="long")
+    yield Section("Noted", Rows(noted, "piece"), count=len(noted), show="long")
     alike = comparison.unchanged + len(comparison.of("changed"))
     others = {
         "fail in both surveys": comparison.still_failing,
@@ -145,13 +140,8 @@ def _mismatch(mismatch: SurveyMismatch) -> str:
     """Return one way in which the surveys differ, a sentence."""
     before, after = mismatch.before or "none", mismatch.after or "none"
     aspect = mismatch.aspect
-    if aspect == "measured":
-        which = "second" if mismatch.before is None else "first"
-        return f"Only the {which} survey measured {(mismatch.name or '').replace('_', ' ')}."
     where = "" if mismatch.pieces is None else f", in {counted(mismatch.pieces, 'piece')}"
     subject = join_texts(" ", aspect.removesuffix("s"), mismatch.name)
-    if mismatch.before is None and mismatch.after is None:
-        return f"{subject} differs{where}."
     return f"{subject}: {before} before, {after} now{where}."
 
 
@@ -231,12 +221,11 @@ def _piece(piece: ComparedPiece, variant_count: int) -> Row:
 
 def _texts(piece: ComparedPiece) -> Iterator[str]:
     """Yield what changed in a piece, the worst first."""
-    noted = [change for change in piece.noted if change.kind == "status"]
     if piece.is_unjudged:
         yield _outcomes(piece)
-        noted = []
     if piece.unknown:
         yield f"no longer known: {', '.join(MEASURES[name].label for name in piece.unknown)}"
+    noted = () if piece.is_unjudged else piece.noted
     yield from (_change(change, piece) for change in (*piece.worse, *noted))
     mark = "" if piece.verdict in ("fixed", "better") else "better: "
     yield from (f"{mark}{_change(change, piece)}" for change in piece.better)

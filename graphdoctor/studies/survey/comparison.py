@@ -2,8 +2,7 @@
 
 Rows are matched by name and variant. A count, a status or a finding that got worse is a regression;
 a speed-up only if the intervals don't touch and the difference is more than the noise of both
-machines. Times of one process and peak memory are single measurements, which are noted and never a
-regression.
+machines. Times of one process and peak memory are single measurements, which aren't compared.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import PROCESSES_DIFFER
@@ -53,13 +53,6 @@ _EXPECTED: Mapping[SurveyMeasure, str | None] = {
 """Measures that must not become unknown, with the option that measures each; None for all."""
 _COVERAGE_NOISE = 0.01
 """As for ``check``: coverage that falls by no more than this hasn't fallen."""
-_SINGLE: tuple[tuple[SurveyMeasure, float, float], ...] = (
-    ("call_us", 1.2, 0.0),
-    ("compile_cold_s", 1.3, 1.0),
-    ("compile_s", 1.3, 1.0),
-    ("peak_memory_bytes", 1.1, 16 * 1024**2),
-)
-"""Single measurements: the ratio, and the difference in their own unit, that are worth a note."""
 _REQUESTED: tuple[SurveyAspect, ...] = ("dtype", "batch")
 """Aspects that are None where nothing was asked for; other aspects are then unknown."""
 _OF_PIECES: tuple[SurveyAspect, ...] = (
@@ -68,12 +61,9 @@ _OF_PIECES: tuple[SurveyAspect, ...] = (
     "host",
     "python",
     "library",
-    "target",
     *_REQUESTED,
     "calls",
 )
-_MAX_PAIRS = 3
-"""More pairs of values than these are only counted."""
 
 _Pair = tuple[SurveyRow, SurveyRow]
 _Changes = Iterator[tuple[ChangeDirection, SurveyChange]]
@@ -196,36 +186,22 @@ def _statuses(before: SurveyRow, after: SurveyRow) -> _Changes:
 
 
 def _numbers(before: SurveyRow, after: SurveyRow) -> _Changes:
-    def change(
-        name: SurveyMeasure, severity: Severity, old: float, new: float, good: int
-    ) -> tuple[ChangeDirection, SurveyChange]:
-        is_worse = good * (new - old) < 0
-        severity = severity if is_worse else "info"
-        changed = SurveyChange(kind=name, severity=severity, before=old, after=new)
-        return "worse" if is_worse else "better", changed
-
-    for measure, (good, severity) in _JUDGED.items():
+    values: list[tuple[SurveyMeasure, Any, Any]] = []
+    for measure in _JUDGED:
         old, new = getattr(before, measure), getattr(after, measure)
         least = _COVERAGE_NOISE if measure == "coverage" else 0
         if old is not None and new is not None and abs(old - new) > least:
-            yield change(measure, severity, old, new, good)
+            values.append((measure, old, new))
     noise, speed, new_speed = _noise(before, after), before.speed, after.speed
     if noise is not None and speed is not None and new_speed is not None:
-        (low, old, high), (new_low, new, new_high) = speed, new_speed
-        if (new_high < low or new_low > high) and abs(math.log(old / new)) > noise:
-            yield change("speedup", "warning", old, new, 1)
-    is_cold = after.compile_cold_s is not None
-    # A bench measures memory and compile times in another way than a run without one.
-    if (before.compile_cold_s is not None) != is_cold:
-        return
-    for measure, ratio, difference in _SINGLE:
-        old, new = getattr(before, measure), getattr(after, measure)
-        is_other = measure == "compile_s" and is_cold
-        is_noise = measure == "call_us" and noise is None
-        if not old or not new or is_other or is_noise:
-            continue
-        if max(old, new) / min(old, new) >= ratio and abs(old - new) >= difference:
-            yield "noted", SurveyChange(kind=measure, before=old, after=new)
+        (low, ratio, high), (new_low, new_ratio, new_high) = speed, new_speed
+        if (new_high < low or new_low > high) and abs(math.log(ratio / new_ratio)) > noise:
+            values.append(("speedup", ratio, new_ratio))
+    for measure, old, new in values:
+        good, severity = _JUDGED.get(measure, (1, "warning"))
+        is_worse = good * (new - old) < 0
+        change = SurveyChange(kind=measure, severity=severity if is_worse else "info")
+        yield "worse" if is_worse else "better", change.replace(before=old, after=new)
 
 
 def _noise(before: SurveyRow, after: SurveyRow) -> float | None:
@@ -269,27 +245,20 @@ def _mismatches(
     before: SurveyReport, after: SurveyReport, pairs: Sequence[_Pair]
 ) -> Iterator[SurveyMismatch]:
     for aspect in _OF_PIECES:
-        counts: Counter[tuple[str | None, str | None]] = Counter()
-        for row, other in pairs:
-            old, new = _text(getattr(row, aspect)), _text(getattr(other, aspect))
-            is_known = aspect in _REQUESTED or (old is not None and new is not None)
-            # A catalog writes programs of their own for each version of its library.
-            is_alike = aspect != "target" or row.library == other.library
-            if old != new and is_known and is_alike:
-                counts[old, new] += 1
-        if len(counts) > _MAX_PAIRS:
-            yield SurveyMismatch(aspect=aspect, pieces=counts.total())
-            continue
+        values = [
+            (_text(getattr(row, aspect)), _text(getattr(other, aspect))) for row, other in pairs
+        ]
+        is_known = aspect in _REQUESTED
+        counts = Counter(
+            (old, new) for old, new in values if old != new and (is_known or (old and new))
+        )
         for (old, new), pieces in counts.items():
             yield SurveyMismatch(aspect=aspect, before=old, after=new, pieces=pieces)
-    is_whole = all(len(report.rows) >= report.planned for report in (before, after))
-    before_values, after_values = _values(before), _values(after)
-    for key in {**before_values, **after_values}:
-        (aspect, name), old, new = key, before_values.get(key), after_values.get(key)
-        is_known = aspect == "options" or (key in before_values and key in after_values)
-        # Surveys that were interrupted after as many pieces may have stopped at others.
-        differ = not is_whole if aspect == "planned" else old != new
-        if differ and is_known:
+    old_values, new_values = _values(before), _values(after)
+    for aspect, name in {**old_values, **new_values}:
+        old, new = (values.get((aspect, name)) for values in (old_values, new_values))
+        # A variant that only one of them has is no difference of the pieces that both have.
+        if old != new and (aspect == "options" or None not in (old, new) or aspect == "shard"):
             yield SurveyMismatch(aspect=aspect, name=name, before=old, after=new)
 
 
@@ -302,14 +271,10 @@ def _values(report: SurveyReport) -> dict[tuple[SurveyAspect, str | None], str |
         settings = {**variant.settings, "python": variant.python}
         texts = [f"{name}={value}" for name, value in settings.items() if value is not None]
         values["variant", variant.name] = ", ".join(texts) or "none"
-    values["graphdoctor", None] = report.graphdoctor_version
-    values["shard", None] = report.shard
-    values["planned", None] = f"{len(report.rows)} of {report.planned}"
-    rows = [row for row in report.rows if row.status in RAN]
-    for measure in _EXPECTED if rows else ():
-        is_measured = any(getattr(row, measure) is not None for row in rows)
-        values["measured", measure] = "yes" if is_measured else None
-    return values
+    return values | {
+        ("graphdoctor", None): report.graphdoctor_version,
+        ("shard", None): report.shard,
+    }
 
 
 def _text(value: object) -> str | None:

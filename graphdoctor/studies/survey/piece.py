@@ -12,7 +12,6 @@ import datetime
 import hashlib
 import os
 import platform
-import shutil
 import signal
 import tempfile
 import threading
@@ -33,10 +32,8 @@ from graphdoctor.rules.gate.check import missing_records
 from graphdoctor.studies.survey import outcome as outcomes
 from graphdoctor.studies.survey.outcome import OK, PieceOutcome, cut
 from graphdoctor.studies.survey.survey_list import SurveyOptions
-from graphdoctor.trace.folder import is_in_use
 from graphdoctor.trials.launch.child import Setup, handling, interpreter, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request, parse_target
-from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.unchanged import reads_of
 from graphdoctor.trials.launch.warm import WarmProbes
 
@@ -47,7 +44,6 @@ if TYPE_CHECKING:
     from graphdoctor.facts.spec import RunSpec
     from graphdoctor.facts.survey import SurveyStage
 
-_FOLDER = "graphdoctor-survey-"
 _MAX_FILE_BYTES = 32 * 2**20
 
 
@@ -136,21 +132,14 @@ def _warm_probes(python: str | None) -> WarmProbes:
 
 
 def run_piece(piece: SurveyPiece) -> PieceResult:
-    """Run one piece, after removing what killed surveys left."""
-    base = Path(tempfile.gettempdir())
-    for left in base.glob(f"{_FOLDER}*"):
-        with contextlib.suppress(OSError):
-            if left.lstat().st_uid == os.getuid() and not is_in_use(left):
-                shutil.rmtree(left, ignore_errors=True)
-    # Locked before it has the name by which others look for what was left.
-    hidden = Path(tempfile.mkdtemp(prefix=f".{_FOLDER}"))
-    with Store.hold(hidden):
-        folder = hidden.rename(base / hidden.name.removeprefix("."))
-        try:
-            with _Deadline(piece.options.timeout_s) as deadline:
-                return _PieceRun(piece, folder / "recording", deadline, piece.spec).result()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    """Run one piece."""
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="graphdoctor-survey-", ignore_cleanup_errors=True
+        ) as made,
+        _Deadline(piece.options.timeout_s) as deadline,
+    ):
+        return _PieceRun(piece, Path(made) / "recording", deadline, piece.spec).result()
 
 
 class _Deadline(contextlib.ExitStack):

@@ -41,7 +41,6 @@ from graphdoctor.studies.survey.run import (
     run_survey,
 )
 from graphdoctor.studies.survey.survey_list import ListedTargets, SurveyList, SurveyOptions
-from graphdoctor.trials.launch.store import Store
 from graphdoctor.views.html import document
 from tests.commands.test_survey import GOOD
 from tests.each import for_each
@@ -377,21 +376,6 @@ def test_interruption_is_no_timeout_of_a_piece(tmp_path, monkeypatch):
     monkeypatch.setattr(piece_module, "record", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_piece(_piece("net.py"))
-
-
-def test_what_a_killed_piece_left_is_removed_and_nothing_else(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(piece_module.tempfile, "tempdir", str(tmp_path))
-    left, running = tmp_path / "graphdoctor-survey-left", tmp_path / "graphdoctor-survey-running"
-    other = tmp_path / "other"
-    for folder in (left, running, other):
-        folder.mkdir()
-    (tmp_path / "graphdoctor-survey-link").symlink_to(other)
-    with Store.hold(running):
-        run_piece(_piece("none.py"))
-    # Nothing is left of its own folder either.
-    names = ["graphdoctor-survey-link", "graphdoctor-survey-running", "other"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 @pytest.mark.slow
