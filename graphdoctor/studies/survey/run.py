@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ import orjson
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import Executor, Failure, Outcome, Share
-from graphdoctor.facts.base import InvalidFactError, grouped, values_of
+from graphdoctor.facts.base import InvalidFactError, values_of
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.survey import SurveyReport, SurveyRow, SurveyStatus
 from graphdoctor.rules.gate.documents import BOM, file_content, parsed_json, read_document
@@ -32,7 +31,7 @@ from graphdoctor.studies.survey.piece import PieceResult, SurveyPiece, run_piece
 from graphdoctor.studies.survey.plan import Plan, plan_survey
 from graphdoctor.studies.survey.summary import merge_surveys, summarize
 from graphdoctor.studies.survey.survey_list import SurveyList
-from graphdoctor.studies.survey.table import KEY, MAGIC, read_parquet
+from graphdoctor.studies.survey.table import MAGIC, read_parquet
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.version import __version__
 
@@ -140,75 +139,61 @@ class _Run:
         ]
         kept_count, retries = len(self.plan.pieces) - len(pieces), options.retries
         retries = 1 if retries is None else retries
-        began, started = time.monotonic(), utc_text()
         measured = {
             **values_of(options, "bench", "thorough", "export", "fix", "timeout_s"),
             "memory_gib": options.memory,
             "retries": retries,
             **values_of(self.share, "cpus", "gpus"),
         }
-        jobs = self.executor.jobs
-
-        def describe(seconds: float | None) -> None:
-            self.folder.describe(
-                {
-                    "name": self.survey.name,
-                    "started": started,
-                    "seconds": seconds,
-                    "made": self.made_count,
-                    "kept": kept_count,
-                    "options": {
-                        name: value
-                        for name, value in measured.items()
-                        if value not in (None, False)
-                    },
-                    "shard": self.survey.shard_text,
-                    "engine": self.executor.cluster
-                    or ("1 process" if jobs == 1 else f"{jobs} processes"),
-                    "variants": self.plan.variants,
-                    "pieces": [piece.key for piece in self.plan.pieces],
-                    "notes": self.plan.notes,
-                }
-            )
-
+        jobs, began = self.executor.jobs, time.monotonic()
+        content = {
+            "name": self.survey.name,
+            "started": utc_text(),
+            "kept": kept_count,
+            "options": {
+                name: value for name, value in measured.items() if value not in (None, False)
+            },
+            "shard": self.survey.shard_text,
+            "engine": self.executor.cluster or ("1 process" if jobs == 1 else f"{jobs} processes"),
+            "variants": self.plan.variants,
+            "pieces": [piece.key for piece in self.plan.pieces],
+            "notes": self.plan.notes,
+        }
         self.onlooker.planned(len(self.plan.pieces), kept_count)
-        describe(None)
+        self.folder.describe(content | {"seconds": None, "made": 0})
         try:
             for left in reversed(range(retries + 1)):
                 pieces = list(self._run_once(pieces, is_last=left == 0))
         except KeyboardInterrupt:
             return True
         finally:
+            ran = {"seconds": time.monotonic() - began, "made": self.made_count}
             with contextlib.suppress(GraphDoctorError):
-                describe(time.monotonic() - began)
+                self.folder.describe(content | ran)
         return False
 
     def _run_once(self, pieces: Sequence[SurveyPiece], *, is_last: bool) -> Iterator[SurveyPiece]:
         """Run pieces; yield those to run again."""
-        # GPUs are for pieces on CUDA alone, unless the user says otherwise.
-        is_shared = self.survey.options.gpus is not None
-        batches = grouped(
-            (is_shared or (piece.spec.device or "").startswith("cuda"), piece) for piece in pieces
+        # GPUs are for surveys on CUDA alone, unless the user says otherwise.
+        has_gpus = self.survey.options.gpus is not None or any(
+            (piece.spec.device or "").startswith("cuda") for piece in pieces
         )
-        for has_gpus, batch in sorted(batches.items()):
-            share = self.share if has_gpus else replace(self.share, gpus=None)
+        share = self.share if has_gpus else replace(self.share, gpus=None)
 
-            def begin(
-                index: int, slot: str, batch: list[SurveyPiece] = batch, share: Share = share
-            ) -> None:
-                self.onlooker.began(batch[index].key, slot if share.cpus or share.gpus else None)
+        def begin(index: int, slot: str) -> None:
+            self.onlooker.began(pieces[index].key, slot if share.cpus or share.gpus else None)
 
-            outcomes = self.executor.run(run_piece, batch, share=share, on_begin=begin)
-            # Closed at once if a row can't be kept: the workers end then.
-            with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
-                for index, outcome in outcomes:
-                    row = self._kept(batch[index], outcome)
-                    if row.status in _RUN_AGAIN and not is_last:
-                        self.onlooker.retrying(row.key, row.status)
-                        yield batch[index]
-                    else:
-                        self.made_count += 1
-                        self.onlooker.finished(row)
+        outcomes = self.executor.run(run_piece, pieces, share=share, on_begin=begin)
+        # Closed at once if a row can't be kept: the workers end then.
+        with contextlib.closing(cast("Generator[Outcome[PieceResult]]", outcomes)):
+            for index, outcome in outcomes:
+                row = self._kept(pieces[index], outcome)
+                if row.status in _RUN_AGAIN and not is_last:
+                    self.onlooker.retrying(row.key, row.status)
+                    yield pieces[index]
+                else:
+                    self.made_count += 1
+                    self.onlooker.finished(row)
 
     def _kept(self, piece: SurveyPiece, outcome: PieceResult | Failure) -> SurveyRow:
         """Keep a result; return its row with what earlier attempts came to."""
@@ -345,17 +330,15 @@ def is_survey(path: Path) -> bool:
     or fields.
     """
     if path.is_dir():
-        # A folder of logs may hold tables of its owner's.
-        return (path / SURVEY_FILE).is_file() or any(map(_is_own_parquet, _shards(path)))
+        return (path / SURVEY_FILE).is_file() or bool(_shards(path))
     if path.suffix.lower() == _PARQUET:
         return True
     with contextlib.suppress(OSError, orjson.JSONDecodeError):
-        with path.open("rb") as stream:
-            if stream.read(len(MAGIC)) == MAGIC:
-                return True
         if path.suffix.lower() == ".json":
             document = orjson.loads(path.read_bytes().removeprefix(BOM))
             return isinstance(document, dict) and document.keys() >= _FIELDS
+        with path.open("rb") as stream:
+            return stream.read(len(MAGIC)) == MAGIC
     return False
 
 
@@ -376,20 +359,6 @@ def read_survey(path: Path) -> SurveyReport:
 def _shards(folder: Path) -> list[Path]:
     """List files in the folder or one below, where a CI system puts what its jobs uploaded."""
     return sorted((*folder.glob(f"*{_PARQUET}"), *folder.glob(f"*/*{_PARQUET}")))
-
-
-def _is_own_parquet(path: Path) -> bool:
-    """Return whether a Parquet file has our metadata, which is in its footer as it is; the footer's
-    length comes last.
-    """
-    tail_bytes = 4 + len(MAGIC)
-    with contextlib.suppress(OSError), path.open("rb") as stream:
-        stream.seek(-tail_bytes, os.SEEK_END)
-        tail = stream.read()
-        length = int.from_bytes(tail[:4], "little")
-        stream.seek(-min(length + tail_bytes, path.stat().st_size), os.SEEK_END)
-        return tail.endswith(MAGIC) and KEY in stream.read(length)
-    return False
 
 
 def _read_file(path: Path) -> SurveyReport:

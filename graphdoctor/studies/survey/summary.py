@@ -25,7 +25,6 @@ from graphdoctor.facts.survey import (
     SurveySummary,
     SurveyVariant,
 )
-from graphdoctor.wording import counted
 
 _MAX_CAUSES = 10
 _HOUR_S = 3600.0
@@ -213,11 +212,20 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
         for name, value in first.options.items()
         if all(report.options.get(name) == value for report in others)
     }
-    shard, notes = _merged_shard(reports)
-    notes += _differences(reports)
-    if differing := {name for report in reports for name in report.options} - options.keys():
-        names = ", ".join(sorted(differing))
-        notes.append(f"The parts were measured with different options: {names}.")
+    shards = list(dict.fromkeys(report.shard for report in reports))
+    shard, notes = _merged_shard(shards)
+    named = ", ".join(sorted({name for report in reports for name in report.options} - {*options}))
+    sides = {
+        "names": {report.name for report in reports},
+        "versions of graphdoctor": {report.graphdoctor_version for report in reports},
+        "versions of torch": {row.torch for row in rows.values() if row.torch},
+    }
+    notes += [f"The parts have different options: {named}."] if named else []
+    notes += [
+        f"The parts have different {what}: {', '.join(sorted(values))}."
+        for what, values in sides.items()
+        if len(values) > 1
+    ]
     notes += (note for report in reports for note in report.notes)
     engines = [report.engine for report in reports if report.engine is not None]
     made = max(len(rows) - kept, 0)
@@ -236,32 +244,17 @@ def merge_surveys(reports: Sequence[SurveyReport]) -> SurveyReport:
     )
 
 
-def _merged_shard(reports: Iterable[SurveyReport]) -> tuple[str | None, list[str]]:
+def _merged_shard(shards: Sequence[str | None]) -> tuple[str | None, list[str]]:
     """Return which part of the pieces there is, None for all, and notes on missing shards."""
-    shards = list(dict.fromkeys(report.shard for report in reports))
-    if None in shards:
-        return None, []
     parts = [shard.split("/") for shard in shards if shard is not None]
-    numbers = {int(number) for number, _ in parts}
-    names, totals = " + ".join(map(str, shards)), {int(total) for _, total in parts}
+    if len(parts) < len(shards):
+        return None, []
+    names, totals = " + ".join(map(str, shards)), {total for _, total in parts}
     if len(totals) > 1:
         return names, [f"The parts are of surveys that were cut differently: {names}."]
     (total,) = totals
-    missing = [f"{number}/{total}" for number in range(1, total + 1) if number not in numbers]
+    numbers = {number for number, _ in parts}
+    missing = [number for number in map(str, range(1, int(total) + 1)) if number not in numbers]
     if not missing:
         return None, []
-    return names, [f"{counted(len(missing), 'shard')} missing: {', '.join(missing)}."]
-
-
-def _differences(reports: Sequence[SurveyReport]) -> Iterator[str]:
-    values: dict[str, list[set[str | None]]] = {
-        "names": [{report.name} for report in reports],
-        "versions of graphdoctor": [{report.graphdoctor_version} for report in reports],
-        "versions of torch": [{row.torch for row in report.rows} for report in reports],
-        "versions of Python": [{row.python for row in report.rows} for report in reports],
-    }
-    for what, sides in values.items():
-        stated = [side - {None} for side in sides if side - {None}]
-        if any(side != stated[0] for side in stated):
-            texts = sorted({str(value) for side in stated for value in side})
-            yield f"The parts have different {what}: {', '.join(texts)}."
+    return names, [f"Of {total} shards, these are missing: {', '.join(missing)}."]

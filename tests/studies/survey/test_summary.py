@@ -202,7 +202,7 @@ def test_counts_and_seconds_add_up():
             [report(_ROWS[:3], shard="1/3"), report(_ROWS[3:], shard="3/3")],
             len(_ROWS),
             "1/3 + 3/3",
-            ("1 shard missing: 2/3.",),
+            ("Of 3 shards, these are missing: 2.",),
         ),
     ],
 )
@@ -237,8 +237,8 @@ def test_versions_that_differ_are_a_note():
         ]
     )
     assert merged.notes == (
+        "The parts have different options: bench, timeout_s.",
         "The parts have different versions of graphdoctor: 0.2.0, 0.3.0.",
         "The parts have different versions of torch: 2.13.0+cpu, 2.14.0.",
-        "The parts were measured with different options: bench, timeout_s.",
     )
     assert merged.options == {}

@@ -215,15 +215,6 @@ def test_surveys_are_known_by_what_they_hold(tmp_path):
     assert not is_survey(tmp_path / "missing.json")
 
 
-def test_a_folder_with_tables_of_somebody_else_is_no_survey(tmp_path):
-    _with(tmp_path, pyarrow.table({"name": ["a"]}))
-    (tmp_path / "short.parquet").write_bytes(b"PAR1")
-    (tmp_path / "text.parquet").write_text("graphdoctor")
-    assert not is_survey(tmp_path)
-    (tmp_path / "own.parquet").write_bytes(write_parquet(report()))
-    assert is_survey(tmp_path)
-
-
 def test_a_folder_of_shards_is_one_survey(tmp_path):
     rows = report().rows
     for number, part in ((1, rows[:4]), (2, rows[4:])):
