@@ -19,7 +19,6 @@ from graphdoctor.facts.fixes import LOSSY, WORKING
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.diffs import DiffError, changes_of
 from graphdoctor.fixes.patch import FileChange
-from graphdoctor.rules.catalog import PAGES
 from graphdoctor.rules.gate.baseline import known_in
 from graphdoctor.rules.gate.ignores import comments_in, ignored_by
 from graphdoctor.servers.lsp.known import Home, Known, Run, Seen, moved
@@ -252,9 +251,3 @@ def ignore_edit(document: TextDocument, line: int, code: str) -> types.Workspace
         document.uri: [types.TextEdit(types.Range(at, at), f"  # graphdoctor: ignore[{code}]")]
     }
     return types.WorkspaceEdit(changes=edits)
-
-
-def rule_page(code: str) -> str:
-    """Return a rule's page as Markdown."""
-    page = PAGES[code]
-    return f"# {page.code} {page.name}\n\n{page.documentation()}\n"

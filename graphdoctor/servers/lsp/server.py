@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import tempfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.rules.catalog import PAGES
 from graphdoctor.servers.child import run_command
 from graphdoctor.servers.lsp import diagnostics as shown
 from graphdoctor.servers.lsp.known import Home, Known, Seen
@@ -36,36 +33,22 @@ class Server(LanguageServer):  # type: ignore[misc]
     """
 
     def __init__(self, home_of: Callable[[Path], Home]) -> None:
-        notebooks = types.NotebookDocumentFilterWithCells(
-            cells=[types.NotebookCellLanguage(language="python")]
-        )
-        super().__init__(
-            "graphdoctor",
-            __version__,
-            notebook_document_sync=types.NotebookDocumentSyncOptions(notebook_selector=[notebooks]),
-        )
+        super().__init__("graphdoctor", __version__)
         self._home_of = home_of
         self._known: dict[Path, Known] = {}
         self._linter = Linter()
         self._linted: dict[str, list[Finding]] = {}
         self._waiting: dict[str, asyncio.Task[None]] = {}
-        self._has_hints = False
-        self._pages = tempfile.TemporaryDirectory(prefix="graphdoctor-rules-")
         self._add_features()
 
     def _add_features(self) -> None:
         for name, handler in (
-            (types.INITIALIZE, self._initialize),
             (types.TEXT_DOCUMENT_DID_OPEN, self._opened),
             (types.TEXT_DOCUMENT_DID_CHANGE, self._changed),
             (types.TEXT_DOCUMENT_DID_SAVE, self._saved),
             (types.TEXT_DOCUMENT_DID_CLOSE, self._closed),
-            (types.NOTEBOOK_DOCUMENT_DID_OPEN, self._notebook_opened),
-            (types.NOTEBOOK_DOCUMENT_DID_CHANGE, self._notebook_changed),
-            (types.NOTEBOOK_DOCUMENT_DID_CLOSE, self._notebook_closed),
             (types.TEXT_DOCUMENT_HOVER, self._hover),
             (types.TEXT_DOCUMENT_CODE_LENS, self._lenses),
-            (types.TEXT_DOCUMENT_INLAY_HINT, self._hints),
             (types.TEXT_DOCUMENT_CODE_ACTION, self._actions),
             (types.SHUTDOWN, self._shut_down),
         ):
@@ -73,13 +56,8 @@ class Server(LanguageServer):  # type: ignore[misc]
             self.feature(name)(functools.partial(handler))
         for name in _COMMANDS:
             self.command(f"graphdoctor.{name}")(self._runner(name))
-        self.command("graphdoctor.rule")(functools.partial(self._show_rule))
 
     # Documents.
-
-    def _initialize(self, params: types.InitializeParams) -> None:
-        options = params.initialization_options
-        self._has_hints = isinstance(options, dict) and bool(options.get("inlayHints"))
 
     async def _opened(self, params: types.DidOpenTextDocumentParams) -> None:
         _, known = await self._known_of(params.text_document.uri)
@@ -98,37 +76,14 @@ class Server(LanguageServer):  # type: ignore[misc]
         await self._look(document.uri, pause_s=0)
 
     def _closed(self, params: types.DidCloseTextDocumentParams) -> None:
-        self._forget(params.text_document.uri)
-
-    def _forget(self, uri: str) -> None:
+        uri = params.text_document.uri
         self._linted.pop(uri, None)
         if (waiting := self._waiting.pop(uri, None)) is not None:
             waiting.cancel()
         self._publish(uri, [])
 
-    async def _notebook_opened(self, params: types.DidOpenNotebookDocumentParams) -> None:
-        for cell in params.cell_text_documents:
-            await self._look(cell.uri, pause_s=0)
-
-    async def _notebook_changed(self, params: types.DidChangeNotebookDocumentParams) -> None:
-        cells = params.change.cells
-        if cells is None:
-            return
-        changed = [cell.document.uri for cell in cells.text_content or ()]
-        if (structure := cells.structure) is not None:
-            changed += [cell.uri for cell in structure.did_open or ()]
-            for cell in structure.did_close or ():
-                self._forget(cell.uri)
-        for uri in changed:
-            await self._look(uri, pause_s=_PAUSE_S)
-
-    def _notebook_closed(self, params: types.DidCloseNotebookDocumentParams) -> None:
-        for cell in params.cell_text_documents:
-            self._forget(cell.uri)
-
     async def _shut_down(self, _params: None) -> None:
         await self._linter.close()
-        self._pages.cleanup()
 
     async def _look(self, uri: str, *, pause_s: float) -> None:
         """Look at a document, unless it changes again before that."""
@@ -192,19 +147,6 @@ class Server(LanguageServer):  # type: ignore[misc]
                 lenses.append(types.CodeLens(types.Range(start, start), command))
         return lenses
 
-    async def _hints(self, params: types.InlayHintParams) -> list[types.InlayHint]:
-        if not self._has_hints:
-            return []
-        document, known = await self._known_of(params.text_document.uri)
-        lines, units = document.lines, document.position_codec.client_num_units
-        return [
-            types.InlayHint(
-                types.Position(at - 1, units(lines[at - 1].rstrip("\r\n"))), text, padding_left=True
-            )
-            for at, text in shown.line_times(document, known)
-            if at <= len(lines)
-        ]
-
     async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         document, known = await self._known_of(params.text_document.uri)
         seen = self._seen(document, known)
@@ -224,10 +166,7 @@ class Server(LanguageServer):  # type: ignore[misc]
             ]
             ignore = types.CodeAction(f"Ignore {finding.code} here", types.CodeActionKind.QuickFix)
             ignore.edit = shown.ignore_edit(document, line, finding.code)
-            page = types.Command(
-                f"Open the page of {finding.code}", "graphdoctor.rule", arguments=[finding.code]
-            )
-            rest += [ignore, types.CodeAction(page.title, types.CodeActionKind.Empty, command=page)]
+            rest.append(ignore)
         titles: dict[str, types.CodeAction] = {}
         for action in (*sorted(fixes, key=lambda action: not action.is_preferred), *rest):
             titles.setdefault(action.title, action)
@@ -280,14 +219,6 @@ class Server(LanguageServer):  # type: ignore[misc]
         await asyncio.to_thread(known.refresh)
         for linted in [name for name in self.workspace.text_documents if name in self._linted]:
             await self._look(linted, pause_s=0)
-
-    def _show_rule(self, code: str) -> None:
-        """Open a rule's page."""
-        if code not in PAGES:
-            raise GraphDoctorError(f"There is no rule {code}.")
-        file = Path(self._pages.name) / f"{code}.md"
-        file.write_text(shown.rule_page(code), encoding="utf-8")
-        self.window_show_document(types.ShowDocumentParams(file.as_uri()))
 
 
 def _folder_of(document: TextDocument) -> Path:

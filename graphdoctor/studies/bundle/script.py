@@ -10,7 +10,7 @@ import ast
 import re
 import sys
 import tempfile
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch import script as capture
 from graphdoctor.trials.launch.request import DTYPES
 from graphdoctor.views.markdown_text import code, fenced, plain, sentence
-from graphdoctor.wording import counted, listed, times
+from graphdoctor.wording import counted, times
 
 SCRIPT = "reproduce.py"
 _MODULES = "modules"
@@ -288,62 +288,35 @@ def compared(before: Recording, after: Recording, folder: Path) -> Attempt:
     """Compare the script's run with the recording."""
     if after.exit.reason in ("timeout", "killed"):
         return Attempt(False, f"On its own, it didn't finish: {after.exit.message}")
-    parts = (_sites(before, after), _recompiles(before, after), _error(before, after))
+    recorded, own = _shown_by(before), _shown_by(after)
+    differing = [text for text in recorded if recorded[text] != own[text]]
+    words = "it does what was recorded"
+    if differing:
+        sides = (f"{text}: {recorded[text]} recorded, {own[text]} now" for text in differing)
+        words = f"it does something else ({'; '.join(sides)})"
     outside = {
         Path(frame.file).name
         for frame in after.frames
         if frame.origin == "user" and not frame.file.startswith("<")
         if not Path(frame.file).is_relative_to(folder)
     }
-    needed = f"and still needs the project's {', '.join(sorted(outside))}" if outside else ""
-    words = ", ".join(text for text in (*(text for text, _ in parts), needed) if text).rstrip(".")
-    return Attempt(all(is_same for _, is_same in parts), f"On its own, {words}.")
+    needed = f", and still needs the project's {', '.join(sorted(outside))}" if outside else ""
+    return Attempt(not differing, f"On its own, {words}{needed}.")
 
 
-def _sites(before: Recording, after: Recording) -> tuple[str, bool]:
-    def places(recording: Recording) -> dict[Hashable, str]:
-        """Map breaks by what identifies them when their lines are in another file."""
-        named: dict[Hashable, str] = {}
-        for site in RecordingView(recording, Path()).sites:
-            entry, cause = site.entry, site.cause.torch_id or site.cause.gb_type
-            key: Hashable = (cause, entry.file, entry.line)
-            if entry.origin == "user":
-                key = cause, entry.qualname or entry.function, entry.text
-            named[key] = f"{Path(entry.file).name}:{entry.line}"
-        return named
-
-    old, new = places(before), places(after)
-    missing = [place for key, place in old.items() if key not in new]
-    other = [place for key, place in new.items() if key not in old]
-    if not missing and not other:
-        same = {0: "no graph break, as recorded", 1: "the same graph break"}
-        return f"it has {same.get(len(old), f'the same {len(old)} graph breaks')}", True
-    words = f"it has {len(old) - len(missing)} of the {len(old)} recorded graph breaks"
-    words += f", not {listed(missing)}" if missing else ""
-    return words + (f", and also {listed(other)}" if other else ""), False
-
-
-def _recompiles(before: Recording, after: Recording) -> tuple[str, bool]:
-    old, new = (
-        sum(compile_.has_recompiled for compile_ in run.compiles) for run in (before, after)
-    )
-    if old == new:
-        return (f"the same number of recompiles ({old})" if old else ""), True
-    return f"{counted(new, 'recompile')} instead of {old}", False
-
-
-def _error(before: Recording, after: Recording) -> tuple[str, bool]:
-    old, new = (
-        next((call.error.type for call in run.calls if call.error is not None), run.exit.error_type)
-        for run in (before, after)
-    )
-    if old is not None:
-        name = old.rpartition(".")[2]
-        is_same = new is not None and new.rpartition(".")[2] == name
-        verb = "fails" if is_same else "doesn't fail"
-        return f"and {verb} with {name} as recorded", is_same
-    if after.exit.reason == "finished":
-        return "", True
-    is_finished = before.exit.reason == "finished"
-    ended = "finished" if is_finished else f"ended differently: {before.exit.message}"
-    return f"and fails ({after.exit.message}), while the recorded run {ended}", False
+def _shown_by(recording: Recording) -> dict[str, str]:
+    """Return what must be the same when lines are in another file."""
+    breaks = set()
+    for site in RecordingView(recording, Path()).sites:
+        entry, cause = site.entry, site.cause.torch_id or site.cause.gb_type
+        where = f"{Path(entry.file).name}:{entry.line}"
+        if entry.origin == "user":
+            where = f"`{entry.text}` in {entry.qualname or entry.function}"
+        breaks.add(f"{cause} at {where}")
+    errors = (call.error.type for call in recording.calls if call.error is not None)
+    error = next(errors, recording.exit.error_type)
+    return {
+        "graph breaks": ", ".join(sorted(breaks)) or "none",
+        "recompiles": str(sum(compile_.has_recompiled for compile_ in recording.compiles)),
+        "error": "none" if error is None else error.rpartition(".")[2],
+    }

@@ -37,45 +37,28 @@ def failing_call(name):
 
 def test_breaks_are_the_same_in_any_file():
     found = compared(run("a", "b", file="/project/model.py"), run("a", "b"), FOLDER)
-    assert (found.is_same, "the same 2 graph breaks" in found.words) == (True, True)
+    assert (found.is_same, "does what was recorded" in found.words) == (True, True)
 
 
 def test_a_missing_break_and_another_one_are_named():
     found = compared(run("a", "b"), run("a", "c"), FOLDER)
     assert found.is_same is False
-    assert "1 of the 2 recorded graph breaks" in found.words
-    assert found.words.count("reproduce.py:6") == 2
+    assert found.words.count("print(") == 4
 
 
 @for_each(
     "before, after, is_same, words",
     [
-        (
-            {"exit": failing("ValueError")},
-            {"exit": failing("ValueError")},
-            True,
-            "fails with ValueError as recorded",
-        ),
-        (
-            {"calls": failing_call("a.b.Unsupported")},
-            {"exit": failing("Unsupported")},
-            True,
-            "fails with Unsupported",
-        ),
-        # The name of one is in the other's message.
+        ({"exit": failing("ValueError")}, {"exit": failing("ValueError")}, True, ""),
+        ({"calls": failing_call("a.b.Unsupported")}, {"exit": failing("Unsupported")}, True, ""),
         (
             {"calls": failing_call("Error")},
             {"exit": failing("ValueError")},
             False,
-            "doesn't fail with Error",
+            "error: Error recorded, ValueError now",
         ),
-        ({"exit": failing("ValueError")}, {}, False, "doesn't fail with ValueError"),
-        (
-            {},
-            {"exit": failing("ValueError")},
-            False,
-            "fails (The program failed: ValueError: x), while the recorded run finished",
-        ),
+        ({"exit": failing("ValueError")}, {}, False, "error: ValueError recorded, none now"),
+        ({}, {"exit": failing("ValueError")}, False, "error: none recorded, ValueError now"),
         ({}, {}, True, ""),
     ],
 )
