@@ -6,7 +6,7 @@ from graphdoctor.commands.named import NamedRun, kept_report, place_or_target
 from graphdoctor.commands.options import CommonOptions, Given, TargetOrReportArgument, with_options
 from graphdoctor.commands.running import begin, finish, set_up
 from graphdoctor.facts.profile import ProfileReport, ProfileResult
-from graphdoctor.facts.spec import RunSpec, option
+from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.diagnosed import Needs
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.views.formats import PROFILE
@@ -14,15 +14,7 @@ from graphdoctor.views.formats import PROFILE
 
 @with_options(formats=PROFILE.names, defaults={"backend": "inductor"})
 def profile(
-    spec: RunSpec,
-    common: CommonOptions,
-    flags: Given,
-    target: TargetOrReportArgument = None,
-    is_tried: bool = option(
-        False,
-        "With --backward, try to keep less memory for the backward pass; report savings and cost.",
-        flag="--try",
-    ),
+    spec: RunSpec, common: CommonOptions, flags: Given, target: TargetOrReportArgument = None
 ) -> None:
     """Report where the time of a compiled call goes.
 
@@ -38,14 +30,12 @@ def profile(
     selection = common.selection(settings)
     place = place_or_target(target, settings)
     if place is not None:
-        flags.refuse_run("is_tried")
+        flags.refuse_run()
         output.write(kept_profile(place, output.needs))
         return
     request = Request.of(spec, target=target)
-    with set_up(settings, common, is_warm=is_tried) as setup:
-        recorded, diagnosis, result = profile_target(
-            request, settings.store, setup, selection, is_tried=is_tried
-        )
+    with set_up(settings, common) as setup:
+        recorded, diagnosis, result = profile_target(request, settings.store, setup, selection)
     if recorded.exit.reason == "finished":
         output.write(result)
     finish(recorded, diagnosis)

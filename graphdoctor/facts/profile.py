@@ -4,7 +4,7 @@ module and kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from .base import Document, Fact
@@ -223,35 +223,6 @@ class SavedTensor(Fact):
     unknown."""
 
 
-MemoryOutcome = Literal["saves", "costly", "unclear", "nothing", "differs", "failed"]
-"""The outcome of keeping less. ``saves``: less is kept, and the call certainly doesn't take longer
-by a larger share than is saved; ``costly``: it certainly does; ``unclear``: less is kept, but
-times vary too much to say either; ``nothing``: no less is kept; ``differs``: results or
-gradients do; ``failed``: that couldn't be found out."""
-
-
-class MemoryTrial(Fact):
-    """An attempt to keep less, measured in another process."""
-
-    what: str
-    """The change, such as a setting with its value."""
-    outcome: MemoryOutcome
-    saved_bytes: int | None
-    """The size kept then, beyond what was in memory before the call; None if unknown."""
-    peak_bytes: int | None
-    """The peak then; None if unknown."""
-    ratio: float | None
-    """The time of a call then, divided by the time before; None if it wasn't timed."""
-    is_same: bool | None
-    """Results and gradients are the same but for rounding; None if they weren't compared."""
-    ratio_low: float | None = None
-    """The low end of the ratio's 95% confidence interval."""
-    ratio_high: float | None = None
-    """Its high end."""
-    reason: str | None = None
-    """A clause that says why it differs or failed; None if it did neither."""
-
-
 class MemoryUse(Fact):
     """Memory of the call."""
 
@@ -279,8 +250,6 @@ class MemoryUse(Fact):
     """The size that the same call keeps without torch.compile; None if unknown."""
     has_backward: bool = False
     """The call runs the backward pass; otherwise what is kept lives as long as the result."""
-    trial: MemoryTrial | None = None
-    """Keeping less, tried; None if nothing was."""
 
 
 class ProfileReport(Document):
@@ -334,9 +303,6 @@ class ProfileReport(Document):
     """Seconds of compiling in this run, with our own records of it; None if torch didn't say. All
     code was generated; what was compiled from the same code before, in C++ or Triton, wasn't
     compiled again."""
-    phases: dict[str, float] = field(default_factory=dict)
-    """Seconds of what the profile took its time for, the longest first, such as ``compiling``; not
-    those under 0.1."""
     calibration: Calibration | None = None
     """Rates that this device reaches; None if it wasn't measured."""
     findings: tuple[Finding, ...] = ()

@@ -434,7 +434,7 @@ class SavedActivation(RecordingRule, code="GD512", severity="info"):
     budget can make gradients wrong without a word: the backward pass then draws other random
     numbers than the forward pass (seen with torch 2.13 and 2.15 on a CPU). It isn't suggested for
     such a program. A checkpoint restores them. A call can take
-    longer: `graphdoctor profile --backward --try` measures by how much, and compares gradients.
+    longer: `graphdoctor fix --backward` measures by how much, and compares gradients.
 
     ## Source
     `torch/_functorch/config.py` and `partitioners.py`, 2.13; PyTorch blog, "Current and New

@@ -16,8 +16,6 @@ from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.profile import (
     Fusion,
-    MemoryOutcome,
-    MemoryTrial,
     MemoryUse,
     ProfiledKernel,
     ProfiledLine,
@@ -34,7 +32,6 @@ from graphdoctor.views.measures import (
     call_cell,
     parts_of_call,
     rate_text,
-    seconds_text,
     skip_text,
     time_text,
 )
@@ -64,7 +61,7 @@ from graphdoctor.views.words import (
     study_view,
     unknown_section,
 )
-from graphdoctor.wording import counted, factor_text, join_texts, percent
+from graphdoctor.wording import counted, join_texts, percent
 
 _FEW = 10
 """Rows of a table, unless all are wanted."""
@@ -77,14 +74,6 @@ _KINDS = {
     "copy": ("copies", "copies"),
     "communication": ("communication", "communication"),
     "other": ("other kernels", "library"),
-}
-_OUTCOMES: dict[MemoryOutcome, str] = {
-    "saves": "pays",
-    "costly": "costs more time than it saves memory",
-    "unclear": "saves memory, but it's unclear how much time it costs",
-    "nothing": "keeps no less",
-    "differs": "changes the results",
-    "failed": "couldn't be measured",
 }
 _PEAK_OF = {"allocator": " of torch's allocator", "process": " of the whole process"}
 _TEXT = 60
@@ -193,9 +182,6 @@ def _how(report: ProfileReport) -> Iterator[Row]:
     yield from setting_rows(report.target, report.environment)
     if report.recording is not None:
         yield Row("recording", Span(report.recording))
-    taken = (f"{name} {seconds_text(seconds)}" for name, seconds in report.phases.items())
-    if report.phases:
-        yield Row("the profile took", Span(" · ".join(taken)))
 
 
 def _answer(report: ProfileReport) -> str:
@@ -434,10 +420,6 @@ def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
         before = bytes_text(memory.before_bytes)
         beside = f", {before} before the call" if before else ""
         yield f"peak {bytes_text(memory.peak_bytes)}{of}{beside}"
-    if memory.trial is not None:
-        yield _trial_text(memory.trial, memory)
-    elif memory.has_backward and any(tensor.is_cheap for tensor in memory.saved):
-        yield "--try tries to keep less"
 
 
 def _saved_text(saved: SavedTensor, files: words.Files) -> str:
@@ -450,28 +432,6 @@ def _saved_text(saved: SavedTensor, files: words.Files) -> str:
         None if saved.file is None else f"at {files.place(saved.file, saved.line)}",
         f"in {saved.module}" if saved.module else None,
     ) + (", cheap to compute again" if saved.is_cheap else "")
-
-
-def _trial_text(trial: MemoryTrial, memory: MemoryUse) -> str:
-    sizes = (
-        ("saved", memory.saved_bytes, trial.saved_bytes),
-        ("peak", memory.peak_bytes, trial.peak_bytes),
-    )
-    changes = [
-        f"{name} {bytes_text(before)} → {bytes_text(after)}"
-        for name, before, after in sizes
-        if before is not None and after is not None
-    ]
-    if trial.ratio is not None:
-        ends = (trial.ratio_low, trial.ratio_high)
-        between = "" if None in ends else f" ({trial.ratio_low:.2f} to {trial.ratio_high:.2f})"
-        changes.append(f"a call takes {factor_text(trial.ratio)}{between} the time")
-    if trial.is_same is not None:
-        changes.append("the results are the same" if trial.is_same else "the results differ")
-    reason = f" ({trial.reason})" if trial.reason else ""
-    return join_texts(
-        ": ", f"tried {trial.what}, which {_OUTCOMES[trial.outcome]}{reason}", ", ".join(changes)
-    )
 
 
 def _cuda_graphs(report: ProfileReport) -> Iterator[str]:

@@ -4,7 +4,6 @@ from graphdoctor.facts.bench import CallTimes
 from graphdoctor.facts.kernels import CacheUse, CodeLine, CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.profile import (
     Fusion,
-    MemoryTrial,
     MemoryUse,
     ProfiledKernel,
     ProfiledLine,
@@ -234,10 +233,6 @@ def trained():
             peak_of="process",
             unlisted_bytes=2048,
             has_backward=True,
-            trial=MemoryTrial(
-                what="activation_memory_budget = 0.5", outcome="saves", saved_bytes=4_194_304, peak_bytes=25_165_824,
-                ratio=1.12, is_same=True, ratio_low=1.08, ratio_high=1.16,
-            ),
         ),
         cuda_graphs=CudaGraphs(
             captured=1,
@@ -249,7 +244,6 @@ def trained():
         graph_input_copy_us=85.0,
         caches=CacheUse(hits=0, misses=1, bypasses=1, bypass_reasons=("a custom operator",)),
         compile_s=9.4,
-        phases={"compiling": 9.9, "importing torch": 3.4, "profiling kernels": 2.25},
         findings=(finding("GD402", "running 1 compiled function with 14 kernels takes 55% of a steady call"),),
         gaps=(CaptureGap(code="GD900", message="The backward pass was profiled only once."),),
     )  # fmt: skip

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-
-import pytest
-
 from graphdoctor.facts.diagnosis import Cost
-from graphdoctor.facts.fixes import PairedTime
 from graphdoctor.facts.picture import Picture, SourceText
-from graphdoctor.facts.profile import MemoryUse
-from graphdoctor.facts.profiled import (
-    ACTIVATION_BUDGET,
-    InductorRun,
-    KeptTensor,
-    MeasuredMemory,
-    Partition,
-)
+from graphdoctor.facts.profiled import InductorRun, KeptTensor, MeasuredMemory, Partition
 from graphdoctor.facts.recording import Call, SteadyCall
-from graphdoctor.facts.run import Setting
-from graphdoctor.facts.spec import RunSpec
-from graphdoctor.studies.profile.profile import memory_trial, try_keeping_less
 from graphdoctor.studies.profile.report import (
     fusion_of,
     memory_use,
@@ -28,10 +13,6 @@ from graphdoctor.studies.profile.report import (
     profile_report,
     share_out,
 )
-from graphdoctor.trials.judge import Verdict
-from graphdoctor.trials.launch.child import Setup
-from graphdoctor.trials.launch.request import Request
-from tests import factories
 from tests.each import for_each
 from tests.factories import compiled, diagnosed, entry, frame, recording
 from tests.factories import record as broken_at
@@ -287,109 +268,6 @@ def test_no_cost_is_more_than_the_call(gap_us, is_said):
     assert shown.cost is not None
     assert (shown.cost.call_us, shown.cost.share) == ((gap_us, 0.7) if is_said else (None, None))
     assert shown.cost.compile_s == 2.0
-
-
-# Keeping less.
-
-
-BEFORE = MemoryUse(
-    saved=(),
-    saved_bytes=1000,
-    recomputed={},
-    recomputed_count=0,
-    peak_bytes=9000,
-    peak_of="allocator",
-)
-BUDGET = Setting(name=ACTIVATION_BUDGET, value=0.5)
-
-
-def times(ratio, low=None):
-    ends = {"ratio_low": ratio - 0.01 if low is None else low, "ratio_high": ratio + 0.01}
-    return PairedTime(
-        backend="inductor", before_us=100.0, after_us=100.0 * ratio, ratio=ratio, turns=8, **ends
-    )
-
-
-def tried(saved, ratio=None, *, is_same=True, reason=None):
-    after = MeasuredMemory(
-        peak_of="allocator",
-        before_bytes=0,
-        peak_bytes=8000,
-        saved_bytes=saved,
-        eager_saved_bytes=None,
-    )
-    found = None if saved is None else after
-    return memory_trial(BUDGET, BEFORE, found, ratio, is_same=is_same, reason=reason)
-
-
-@for_each(
-    "trial, outcome",
-    [
-        (tried(500, times(1.1)), "saves"),
-        (tried(500, times(0.9)), "saves"),
-        (tried(900, times(1.2)), "costly"),
-        (tried(900, times(1.2, 0.8)), "unclear"),
-        (tried(900, times(1.2, 1.05)), "unclear"),
-        (tried(999), "nothing"),
-        (tried(1000), "nothing"),
-        (tried(500, is_same=False, reason="gradient of x in call 1 differs by 0.3"), "differs"),
-        (tried(None, is_same=None, reason="it ran out of memory"), "failed"),
-        (tried(500, reason="the call is too short to time"), "failed"),
-    ],
-)
-def test_it_pays_if_it_saves_more_than_it_costs(trial, outcome):
-    assert trial.outcome == outcome
-    assert trial.what == "torch._functorch.config.activation_memory_budget = 0.5"
-
-
-class FakeReference:
-    """Finds the results of some replays wrong."""
-
-    wrong: tuple[str, ...] = ()
-
-    def __init__(self, *_given, **_more):
-        pass
-
-    def replay(self, *_given, **_more):
-        half = MeasuredMemory(
-            peak_of="process", before_bytes=0, peak_bytes=1, saved_bytes=500, eager_saved_bytes=None
-        )
-        return factories.recording().replace(memory=half)
-
-    def judge(self, _found, _program, name, **_more):
-        return Verdict(
-            name not in self.wrong,
-            None,
-            factories.message("x differs by 0.1")[0] if name in self.wrong else None,
-        )
-
-
-@pytest.mark.parametrize(
-    ("wrong", "draws_random", "outcome", "is_same"),
-    [
-        ((), False, "saves", True),
-        (("kept-less",), False, "differs", False),
-        (("kept-less", "kept-as-before"), False, "saves", None),
-        ((), True, "failed", None),
-        (("kept-less",), True, "differs", False),
-    ],
-)
-def test_a_setting_is_blamed_only_for_its_own_differences(
-    wrong, draws_random, outcome, is_same, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(FakeReference, "wrong", wrong)
-    monkeypatch.setattr("graphdoctor.studies.profile.profile.Reference", FakeReference)
-    monkeypatch.setattr(
-        "graphdoctor.studies.profile.profile.Replays", lambda *_given: contextlib.nullcontext()
-    )
-    monkeypatch.setattr(
-        "graphdoctor.studies.profile.profile.time_pair", lambda *_given, **_more: times(1.0)
-    )
-    (tmp_path / "model.py").write_text("")
-    request = Request.of(RunSpec(target=str(tmp_path / "model.py")))
-    trial = try_keeping_less(request, tmp_path, BEFORE, BUDGET, Setup(), draws_random=draws_random)
-    assert (trial.outcome, trial.is_same) == (outcome, is_same)
-    assert (trial.reason is None) == (is_same is True)
 
 
 @for_each(
