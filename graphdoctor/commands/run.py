@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -32,7 +31,6 @@ from graphdoctor.commands.terminal import Color, complain, console_of, reported,
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.local import executor_for
 from graphdoctor.facts.diagnosis import Diagnosis, Result
-from graphdoctor.facts.job import Job
 from graphdoctor.facts.spec import option
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
@@ -51,9 +49,6 @@ C = TypeVar("C")
 
 
 _EXCEEDED = 1
-_SLOWEST = 3
-_PATIENCE_S = 60.0
-"""How long a trial may take: so many times what the untouched script took, and this."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +106,6 @@ def run(
     own: list[str] | None = option(
         None, "An installed package that is your own code, too. Repeatable.", metavar="PACKAGE"
     ),
-    is_trying: bool = option(
-        False,
-        "For a job of several ranks: run the script again, twice for each suggestion that can be"
-        " tried.",
-        flag="--try",
-    ),
     is_watching: bool = option(
         False, "Also print a line for each compile as it happens.", flag="--watch"
     ),
@@ -132,8 +121,6 @@ def run(
         graphdoctor run train.py --epochs 2: with the script's options
         graphdoctor run --report report.html train.py: write a page too
     """
-    from graphdoctor.studies.ranks.trials import UNTOUCHED
-
     if str(report) == "-":
         raise GraphDoctorError(
             "Standard output belongs to the script.", hint="Name a file: --report out.json."
@@ -154,13 +141,11 @@ def run(
     recording = settings.store.create(launched.label)
     import_report_meanwhile()
     import_meanwhile("graphdoctor.fixes.options")
-    change = UNTOUCHED if is_trying else None
     ended = run_script(
         launched,
         recording.path,
         python=python,
         timeout_s=process.timeout,
-        change=change,
         own=own or (),
         is_watching=is_watching,
     )
@@ -168,17 +153,7 @@ def run(
     if ended.unwritten is not None:
         complain(ended.unwritten.message, ended.unwritten.hint)
     elif report is not None or not process.quiet:
-        limit = (
-            process.timeout
-            if process.timeout is not None
-            else ended.seconds * _SLOWEST + _PATIENCE_S
-        )
-        again = (
-            partial(_tried, script=launched, python=process.python, timeout_s=limit)
-            if is_trying
-            else None
-        )
-        _report(recording.path, selection, output, again, limits)
+        _report(recording.path, selection, output, limits)
         tell_place(recording)
     status = ended.status
     if status == 0 and limits.is_any:
@@ -215,19 +190,8 @@ def _warn_of_misplaced(script: str, arguments: Sequence[str]) -> None:
         warn(f"{name} goes to {script}: options of graphdoctor come before the script.")
 
 
-def _tried(job: Job, recording: Path, **how: Any) -> Job:  # noqa: ANN401 - what ``run_again`` takes
-    from graphdoctor.studies.ranks.trials import remedies_of, run_again, try_remedies
-
-    again = partial(run_again, recording=recording, **how)
-    return job.replace(trials=try_remedies(remedies_of(job), job, again, say))
-
-
 def _report(
-    recording: Path,
-    selection: Selection,
-    output: Output[Result],
-    tried: Callable[[Job, Path], Job] | None,
-    limits: LimitOptions,
+    recording: Path, selection: Selection, output: Output[Result], limits: LimitOptions
 ) -> None:
     """Show the report on standard error, and write it where that was asked for.
 
@@ -240,12 +204,7 @@ def _report(
         ranks = folder.ranks
         if len(ranks) > 1:
             job = job_report(recording, ranks, executor_for(), selection)
-            _show(job if tried is None else tried(job, recording), JOB, output.showing(JOB))
-        elif tried is not None:
-            raise GraphDoctorError(
-                "--try is for jobs of several ranks.",
-                hint="graphdoctor fix tries fixes of a target.",
-            )
+            _show(job, JOB, output.showing(JOB))
         else:
             from graphdoctor.fixes.options import with_declined
 

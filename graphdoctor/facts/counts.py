@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import field
-from statistics import median
 from typing import Literal
 
 from . import shared
@@ -286,22 +285,3 @@ class CallWatch(Fact):
         several, or it is unknown.
         """
         return self.own[0].graph_runs if len(self.own) == 1 else None
-
-
-class Steps(Fact):
-    """One process's record of its training loop."""
-
-    count: int
-    """Backward passes."""
-    intervals_us: tuple[float, ...] = ()
-    """Microseconds from one to the next, of the last ones in which nothing was compiled."""
-    losses: tuple[float, ...] = ()
-    """Losses of the first steps, where it was a single number."""
-
-    @property
-    def step_us(self) -> float | None:
-        """The median of the second half, by when caches are warm; None if there are fewer than
-        four.
-        """
-        late = self.intervals_us[len(self.intervals_us) // 2 :]
-        return median(late) if len(self.intervals_us) >= 4 else None

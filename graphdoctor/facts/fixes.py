@@ -288,8 +288,6 @@ class Fix(Outcome):
     unguarded: Unguarded | None = None
     """Values that torch no longer checks with it; None if it drops no guards. Never suggested where
     the run saw such a value change, nor before other suggestions."""
-    compiles_inside_ddp: bool = False
-    """Whether it compiles the module that DistributedDataParallel wraps, and nothing else."""
     diff: str | None = None
     """The edit as a unified diff; None if there is none."""
     source: str | None = None

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Literal
 
 from .base import Document, Fact
-from .counts import Counts, Steps
+from .counts import Counts
 from .diagnosis import Finding
 from .evidence import CacheState, CompileMark, RecordCount
 from .recording import CaptureGap, CompileOutcome, Environment, TargetInfo
-from .run import ProbeExit, Setting
+from .run import ProbeExit
 from .stack import StackEntry
 
 Aspect = Literal[
@@ -89,8 +89,6 @@ class Rank(Fact):
     record doesn't tell."""
     records: tuple[RecordCount, ...] = ()
     """Kinds of records in its logs, in a log of several ranks of all of them; the largest first."""
-    steps: Steps | None = None
-    """The steps of its training loop; None unless the job was run with ``--try``."""
     waits_s: float | None = None
     """Seconds that it waits for compiles of slower ranks, if ranks wait for each other after each
     compile, as a collective makes them do: the sum over compiles of the longest time of any rank
@@ -278,76 +276,6 @@ class JobFinding(Finding):
     """The highest ``count`` of a rank; ``count`` is the least."""
 
 
-_LEAST = 1.05
-"""A job is timed twice beside each trial, not in turns."""
-
-JobRemedyKind = Literal["setting", "compile_inside_ddp"]
-"""Kind of change. ``setting``: a torch setting; ``compile_inside_ddp``: torch.compile of a
-DistributedDataParallel compiles the module inside."""
-
-JobVerdict = Literal[
-    "verified", "unproven", "no effect", "makes it worse", "changes results", "failed"
-]
-"""``verified``: what it is for is gone on all ranks, nothing came in its place, and the first
-losses are the same; ``unproven``: the same, but the losses couldn't be compared; ``no effect``: it
-isn't gone; ``makes it worse``: other errors or warnings came; ``changes results``: the losses
-differ; ``failed``: the job ended otherwise."""
-
-
-class JobTrial(Fact):
-    """One suggestion, tried on the whole job."""
-
-    kind: JobRemedyKind
-    title: str
-    setting: Setting | None = None
-    """The torch setting; None for another kind."""
-    codes: tuple[str, ...]
-    """Codes of the findings that it is for."""
-    verdict: JobVerdict
-    status: int
-    reason: str | None = None
-    """Reason why it failed; None if it didn't."""
-    agree: bool | None = None
-    """True if all ranks compiled the same; None if the job failed."""
-    gone: tuple[str, ...] = ()
-    """Codes of findings, of any kind, that no rank has any more."""
-    new: tuple[str, ...] = ()
-    """Codes of errors and warnings that the job didn't have."""
-    graphs: tuple[int, int] | None = None
-    """Graphs of a rank, the least and the most; None if the job failed."""
-    break_sites: tuple[int, int] | None = None
-    """Break sites of a rank, the least and the most; None if the job failed."""
-    compiles: tuple[int, int] | None = None
-    """Compiles of a rank, the least and the most; None if the job failed."""
-    step_us: float | None = None
-    """Microseconds of a step on the slowest rank; None if it made too few."""
-    step_us_around: tuple[float, float] | None = None
-    """The same of the untouched job, right before and right after; None if it made too few."""
-    loss_count: int = 0
-    """Losses that were compared: those of the first backward passes of each rank. 0 if two runs of
-    the untouched job don't agree, as without a seed."""
-    loss_difference: float | None = None
-    """The largest difference of two of them, relative to the larger; None if none were compared."""
-
-    @property
-    def notable(self) -> float:
-        """Return how many times faster or slower a step must be to say so: more than two runs of
-        the untouched job differ.
-        """
-        around = self.step_us_around
-        return _LEAST if around is None else max(_LEAST, max(around) / min(around))
-
-    @property
-    def speedup(self) -> tuple[float, float] | None:
-        """Return how many times faster a step is, compared with either run of the untouched job,
-        the smaller factor first.
-        """
-        if self.step_us is None or self.step_us_around is None:
-            return None
-        low, high = sorted(around / self.step_us for around in self.step_us_around)
-        return low, high
-
-
 class Job(Document):
     """The JSON document about a recording of several ranks."""
 
@@ -371,8 +299,6 @@ class Job(Document):
     hangs: tuple[HangCandidate, ...] = ()
     findings: tuple[JobFinding, ...]
     """Findings of all ranks, each once, worst first."""
-    trials: tuple[JobTrial, ...] | None = None
-    """Results of running the job again, once for each suggestion; None if nothing was tried."""
     hidden_findings: int = 0
     """Findings left out by ``--own-code``, ``--select`` or ``--ignore``, the most of any rank."""
     gaps: tuple[CaptureGap, ...]

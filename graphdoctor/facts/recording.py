@@ -14,7 +14,7 @@ from typing import Literal
 
 from . import shared
 from .base import Fact, values_of, whole_sum
-from .counts import CallWatch, Coverage, EagerReason, Steps
+from .counts import CallWatch, Coverage, EagerReason
 from .evidence import LogEvidence, LogSpan
 from .expressions import argument_source
 from .fixes import DeclinedEdits, Treatment
@@ -810,8 +810,6 @@ class Recording(Fact):
     watch: CallWatch | None = None
     """The calls of a script that were watched; None for other targets, and if nothing was
     compiled."""
-    steps: Steps | None = None
-    """The steps of its training loop; None unless it was run again under a change."""
     repeats: Repeats | None = None
     """Repetitions of the last call; None if there were none."""
     export: Export | None = None

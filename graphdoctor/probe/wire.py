@@ -171,14 +171,3 @@ class ReadsRecord(TypedDict):
     modules: dict[str, str]
     """The modules of installed packages that the target imported, in order, with their files; none
     if it changed the environment before or meanwhile, which they may depend on."""
-
-
-class RunChange(TypedDict):
-    """What is other in a script that is run again, in the environment variable
-    ``RUN_CHANGE_VARIABLE``, as JSON.
-    """
-
-    settings: list[tuple[str, bool | int | float | str]]
-    """torch settings by dotted name, with their values."""
-    compile_inside_ddp: bool
-    """torch.compile of a DistributedDataParallel compiles the module inside it."""

@@ -125,7 +125,7 @@ class DdpForward(BreakRule, code="GD125", severity="info"):
 
     def suggested(self, site: BreakSite) -> Fixes:
         title = f"Compile the module before DDP wraps it, and nothing that calls `{site.named}`"
-        traced = INSIDE_DDP.replace(title=title, compiles_inside_ddp=False)
+        traced = INSIDE_DDP.replace(title=title)
         yield traced if site.is_traced else INSIDE_DDP
 
 

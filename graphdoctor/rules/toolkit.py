@@ -279,7 +279,6 @@ INSIDE_DDP = call_fix(
     "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
     "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
     is_safe=True,
-    compiles_inside_ddp=True,
 )
 BEFORE_SHARDING = call_fix(
     "Compile each block before it is sharded, and nothing that calls it: `block.compile()`, then"

@@ -112,7 +112,6 @@ class Assembler:
             ),
             breaks=tuple(map(self._break, breaks)),
             sources=tuple(intake.sources.values()),
-            steps=intake.steps,
             replay=replay,
             cache_bypasses=cache_bypasses(evidence.cache_answers),
             ignored_caches=tuple(

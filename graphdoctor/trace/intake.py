@@ -19,7 +19,6 @@ from typing import Any
 import orjson
 
 from graphdoctor.facts.base import Fact, Fields, field_types, values_of
-from graphdoctor.facts.counts import Steps
 from graphdoctor.facts.profiled import InductorGraph
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import (
@@ -195,7 +194,6 @@ class Intake:
         self.ignored_caches: list[IgnoredCache] = []
         self.tracing_branches: dict[tuple[str, int, str], TracingBranch] = {}
         self._wrapped: dict[int, set[Wrapped]] = defaultdict(set)
-        self.steps: Steps | None = None
         self.evidence = Evidence(self._logged_entries)
 
     def after_reset(self) -> Intake:
@@ -381,9 +379,6 @@ class Intake:
     def _on_graphdoctor_watched_call(self, record: Record) -> None:
         value = record.json()
         self.watched[value["function"]].calls.append(value)
-
-    def _on_graphdoctor_steps(self, record: Record) -> None:
-        self.steps = read_fact(Steps, record.json())
 
     def _of_graphdoctor_root(self, record: Record, compile_: SeenCompile) -> None:
         value = record.json()

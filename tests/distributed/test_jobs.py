@@ -203,29 +203,6 @@ def test_example_is_found_and_the_hint_to_alternatives_skipped(
     assert examples[_name(rule, "Use instead")] == set()
 
 
-def test_what_a_job_suggests_is_tried_by_running_it_again(tmp_path: Path) -> None:
-    """The module in DDP is compiled in place of DDP: the same losses, and nothing of what was found
-    is left."""
-    environment = clean_environment(OMP_NUM_THREADS="1")
-    command = ("run", "--try", "--report", "job.json", *launched("ddp_sequential"))
-    done = run_command(*command, cwd=tmp_path, env=environment, timeout=200)
-    assert done.returncode == 0, done.stderr
-    (trial,) = json.loads((tmp_path / "job.json").read_text())["trials"]
-    assert (trial["kind"], trial["verdict"]) == ("compile_inside_ddp", "verified")
-    assert trial["gone"] == ["GD125", "GD129"]
-    assert (trial["graphs"], trial["break_sites"]) == ([1, 1], [0, 0])
-    assert (trial["loss_count"], trial["loss_difference"]) == (10, 0.0)
-    assert trial["step_us"] > 0
-    assert re.search(r"gone +Compile the module", done.stderr)
-
-
-def test_a_script_of_one_process_is_referred_to_fix(tmp_path: Path) -> None:
-    (tmp_path / "one.py").write_text("print('done')\n")
-    done = run_command("run", "--try", "one.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "done\n")
-    assert "--try is for jobs of several ranks" in done.stderr
-
-
 def test_backward_passes_of_compiled_autograd_are_named(several_recording: Path) -> None:
     done = run_command(
         "report", several_recording, "--rank", "0", "--format", "json", cwd=several_recording

@@ -150,7 +150,7 @@ def test_a_full_run_writes_events_and_artifacts(tmp_path, run_cli):
         "graphdoctor_root",
         "graphdoctor_generated",
         "graphdoctor_inductor_graph",
-    } | {"graphdoctor_steps"}
+    }
     # The listener writes files under the names that their maker gives.
     written = written_by("write_artifact", "_write_artifact") | {"graphdoctor_file"}
     assert artifacts == written - of_others - {"graphdoctor_called", "graphdoctor_watched_call"}

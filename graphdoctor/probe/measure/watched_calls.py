@@ -3,7 +3,6 @@
 The first calls after each compile are watched, and then ever fewer. One of them runs under a
 profiler, which gives its coverage, and then one whenever there have been twice as many; the others
 are timed. A call that isn't watched runs no Python of ours: a C iterator counts it.
-``BackwardSteps`` times the steps of a training loop that runs again.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -24,10 +23,9 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import torch
-from torch import Tensor
 
 from ...facts.base import Fields
-from ...facts.counts import Steps, UnwatchedReason, WatchOutcome
+from ...facts.counts import UnwatchedReason, WatchOutcome
 from ..torch_private import torch_api
 from ..torch_private.torch_hooks import (
     CompiledCalls,
@@ -488,42 +486,3 @@ class CallWatcher:
                     return
                 artifact["duration_us"] = max(artifact["duration_us"], elapsed_us)
             self._write_artifact("graphdoctor_watched_call", self._waiting.pop(0)[0])
-
-
-# The steps of a training loop.
-
-_MAX_STEPS = 100
-_MAX_LOSSES = 5
-
-
-class BackwardSteps:
-    """The steps of one process, from one ``torch.autograd.backward`` to the next, and its first
-    losses.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._last: float | None = None
-        self.has_compiled = False
-        """Something was compiled: the step has more to do than others."""
-        self._intervals_us: deque[float] = deque(maxlen=_MAX_STEPS)
-        self._losses: list[Tensor] = []
-        torch_api.look_on(torch.autograd, "backward", before=self._note, is_traced=True)
-
-    def _note(self, loss: object = None, *_: object) -> None:
-        now = perf_counter()
-        if self._last is not None and not self.has_compiled:
-            self._intervals_us.append((now - self._last) * 1e6)
-        self._last = now
-        self.has_compiled = False
-        self._count += 1
-        if len(self._losses) < _MAX_LOSSES and isinstance(loss, Tensor) and loss.numel() == 1:
-            self._losses.append(loss.detach().clone())
-
-    def steps(self) -> Steps:
-        """Return what was seen."""
-        losses = []
-        with suppress(Exception):  # the device may be gone
-            losses = [float(loss) for loss in self._losses]
-        intervals = tuple(self._intervals_us)
-        return Steps(count=self._count, intervals_us=intervals, losses=tuple(losses))

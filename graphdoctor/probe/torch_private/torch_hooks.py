@@ -112,16 +112,6 @@ Enter = Callable[[], Callable[[], object]]
 """Called before a call; returns what is called after it."""
 
 
-def _around_compile(around: Function) -> Undo:
-    """Wrap what compiles a function or a module, ``OptimizeContext.__call__`` (inherited in 2.11).
-
-    Compiled autograd calls torch.compile while Dynamo compiles every function that is called.
-    """
-    kind = import_module(_EVAL_FRAME).OptimizeContext
-    owner = next(base for base in kind.__mro__ if "__call__" in vars(base))
-    return wrap(owner, "__call__", around, is_traced=True)
-
-
 class CompiledCalls:
     """The contexts that torch.compile made, and those that are on the stack."""
 
@@ -129,7 +119,11 @@ class CompiledCalls:
         self._codes: set[CodeType] = set()
 
     def install(self, callback: Callable[[Any, Any], None]) -> Undo:
-        """Call back with each context that torch.compile makes, and with what it compiles."""
+        """Call back with each context that torch.compile makes, and with what it compiles.
+
+        What compiles a function or a module is ``OptimizeContext.__call__`` (inherited in 2.11).
+        Compiled autograd calls torch.compile while Dynamo compiles every function that is called.
+        """
         kind = import_module(_EVAL_FRAME).OptimizeContext
         seen = threading.local()
 
@@ -146,31 +140,14 @@ class CompiledCalls:
                 survived(callback, context, function)
             return compiled
 
-        return _around_compile(call)
+        owner = next(base for base in kind.__mro__ if "__call__" in vars(base))
+        return wrap(owner, "__call__", call, is_traced=True)
 
     def frames(self) -> Iterator[FrameType]:
         """Yield the frames of compiled calls on the stack, innermost first; the local ``self`` of
         each is its context.
         """
         return (frame for frame in frames_outwards() if frame.f_code in self._codes)
-
-
-def compile_inside_ddp() -> Undo:
-    """Have torch.compile of a DDP compile ``ddp.module``, and return the DDP.
-
-    ``Module.compile()`` compiles ``_call_impl`` (``torch/nn/modules/module.py``, 2.11 to 2.15).
-    """
-    from torch.nn.parallel import DistributedDataParallel
-
-    def call(compile_function: Function, context: Any, function: Any) -> Any:
-        called = getattr(function, "__self__", function)
-        if not isinstance(called, DistributedDataParallel):
-            return compile_function(context, function)
-        if function is called or getattr(function, "__name__", "") == "_call_impl":
-            called.module = compile_function(context, called.module)
-        return function
-
-    return _around_compile(call)
 
 
 def is_inside_compile() -> bool:

@@ -13,7 +13,7 @@ import os
 import sys
 from contextlib import suppress
 
-from ..file_names import CRASH_FILE, EVENTS_FILE, LOCK_FILE, RUN_CHANGE_VARIABLE, TIMEOUT_VARIABLE
+from ..file_names import CRASH_FILE, EVENTS_FILE, LOCK_FILE, TIMEOUT_VARIABLE
 from ..torch_private.imports import AfterImport
 
 TYPE_CHECKING = False  # typing would be most of what a program without torch waits for
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
     from typing import Any, NoReturn
-
-    from ..wire import RunChange
 
 
 def end_with(descriptor: int) -> None:
@@ -127,8 +125,6 @@ def begin(recording: str) -> None:
     path = os.path.join(recording, EVENTS_FILE)  # noqa: PTH118 - pathlib takes longer than all of this
     program = _Program(recording, path, is_main=_claim(path))
     watched: dict[str, Callable[[ModuleType], object]] = dict.fromkeys(_HOOKED, program.on_import)
-    if (change := os.environ.get(RUN_CHANGE_VARIABLE)) is not None:
-        watched |= program.changed(change)
     for name, callback in list(watched.items()):
         if (loaded := sys.modules.get(name)) is not None:  # another start-up file imported it
             callback(loaded)
@@ -171,22 +167,8 @@ class _Program:
         self._recording = recording
         self._event_path = event_path
         self._pid = os.getpid()
-        self._change: RunChange | None = None
         self._recorder: Any = None
         self._waiting: list[str] = []
-
-    def changed(self, text: str) -> dict[str, Callable[[ModuleType], object]]:
-        """Apply the change under which a script is run again, once torch's modules are there."""
-        import json
-        from functools import partial
-
-        change = json.loads(text)
-        self._change = change
-        values: dict[str, list[tuple[str, object]]] = {}
-        for dotted, value in change["settings"]:
-            module, _, name = dotted.rpartition(".")
-            values.setdefault(module, []).append((name, value))
-        return {module: partial(_set, values=settings) for module, settings in values.items()}
 
     def on_import(self, module: ModuleType) -> None:
         """Have the recorder hook a module once torch itself is there; no error of ours may reach
@@ -199,7 +181,7 @@ class _Program:
 
                 make = import_module(".recorder", __package__).Recorder
                 paths = self._recording, self._event_path
-                self._recorder = make(*paths, self._change, is_main=self.is_main)
+                self._recorder = make(*paths, is_main=self.is_main)
             if self._recorder is not None:
                 # Torch itself first, which has imported the others.
                 waiting = sorted(self._waiting)
@@ -245,12 +227,6 @@ def append(path: str, line: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
     os.write(descriptor, line)
     os.close(descriptor)
-
-
-def _set(module: ModuleType, *, values: list[tuple[str, object]]) -> None:
-    for name, value in values:
-        with suppress(AttributeError):  # this torch doesn't have it
-            setattr(module, name, value)
 
 
 def last_error() -> object:

@@ -14,7 +14,7 @@ from types import FrameType
 from ...facts.recording import CompileCall
 from ..events import EventFile
 from ..file_names import OWN_VARIABLE, TRACE_FOLDER
-from ..measure.watched_calls import BackwardSteps, CallWatcher, CompiledAt
+from ..measure.watched_calls import CallWatcher, CompiledAt
 from ..record.files import ProgramFiles
 from ..record.listener import TraceListener, compile_call, compiled_name, compiled_root
 from ..record.reports import (
@@ -31,16 +31,13 @@ from ..record.reports import (
 )
 from ..torch_private import torch_hooks, torch_trace
 from ..torch_private.torch_api import unrecorded_breaks, write_artifact
-from ..wire import RunChange
 from .process import append, last_error
 
 
 class Recorder:
-    """Hooks torch in one process of a program; ``change``: what a script is run again under."""
+    """Hooks torch in one process of a program."""
 
-    def __init__(
-        self, recording: str, event_path: str, change: RunChange | None, *, is_main: bool
-    ) -> None:
+    def __init__(self, recording: str, event_path: str, *, is_main: bool) -> None:
         self._is_main = is_main
         self._trace_folder = str(Path(recording, TRACE_FOLDER))
         self._event_path = event_path
@@ -49,26 +46,18 @@ class Recorder:
         files = ProgramFiles(next(iter(sys.argv), None))
         self._listener = TraceListener(self._on_compile, files, on_limit=self._watcher.on_limit)
         self._hooks = hooks = Hooks(self._events, self._listener, self._trace_folder)
-        self._steps: BackwardSteps | None = None
         self._has_compiled = self._is_rank = False
         self._unwritten_calls: list[CompileCall] = []
         self._own: tuple[str, ...] = ()
 
-        def time_steps() -> None:
-            self._steps = BackwardSteps()
-
-        torch: list[Install] = [("listening to the trace", self._listen)]
-        eval_frame: list[Install] = []
-        if change is not None:
-            torch.append(("the time of a step", time_steps))
-        if change is not None and change["compile_inside_ddp"]:
-            what = "compiles inside DistributedDataParallel"
-            eval_frame.append((what, torch_hooks.compile_inside_ddp))
-        what = "coverage and the time of steady calls"
-        eval_frame.append((what, lambda: self._watcher.install_calls(_compiled_at)))
         self._ours: dict[str, list[Install]] = {
-            "torch": torch,
-            "torch._dynamo.eval_frame": eval_frame,
+            "torch": [("listening to the trace", self._listen)],
+            "torch._dynamo.eval_frame": [
+                (
+                    "coverage and the time of steady calls",
+                    lambda: self._watcher.install_calls(_compiled_at),
+                )
+            ],
             "torch._dynamo.output_graph": [
                 (
                     "how much of a call runs in graphs",
@@ -120,8 +109,6 @@ class Recorder:
             # has no exit functions, leaves them too.
             self._write_last_sources()
             return
-        if self._steps is not None:
-            self._steps.has_compiled = True
         self._watcher.on_compile()
         self._watcher.eager_calls.on_compile(compile_id)
         if not self._has_compiled:
@@ -161,9 +148,6 @@ class Recorder:
         self._write_last_sources()
         with suppress(Exception):
             self._watcher.end()
-        with suppress(Exception):
-            if self._steps is not None:
-                self._write_artifact("graphdoctor_steps", self._steps.steps())
         if self._is_rank and last_error() is None:
             with suppress(OSError):
                 append(self._event_path, b'{"event": "process_ended", "pid": %d}\n' % os.getpid())

@@ -266,7 +266,6 @@ def read_rank(piece: RankPiece) -> RankReport:
         gaps=diagnosis.recording.gaps,
         **values_of(span, "first_s", "last_s", "executed"),
         records=recording.evidence.records,
-        steps=recording.steps,
     )
 
 

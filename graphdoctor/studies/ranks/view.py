@@ -1,5 +1,5 @@
 """A ``Job`` in, its view out: the answer, where ranks part, who waits for whom, findings with their
-ranks, trials.
+ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from graphdoctor.facts.job import (
     HangCandidate,
     HangKind,
     Job,
-    JobTrial,
     RankGroup,
     StragglerCause,
 )
@@ -45,9 +44,8 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.verdicts import GONE
-from graphdoctor.views.words import SAME_SPEED, clusters, few_text, first_sentence, short_place
-from graphdoctor.wording import counted, duration, listed, ranks_text, speed_text, without_middle
+from graphdoctor.views.words import clusters, few_text, short_place
+from graphdoctor.wording import counted, listed, ranks_text, without_middle
 
 _MOST_GROUPS = 4
 """Groups of ranks that are shown one by one."""
@@ -115,12 +113,6 @@ def _parts(job: Job) -> Iterator[Block]:
     )
     yield Section("To see more", Rows(commands))
     yield Section("Findings", Cards(tuple(_findings(job))), count=len(job.findings))
-    if job.trials is not None:
-        if not job.trials:
-            yield Note("Nothing that was found can be tried.", "dim")
-        trials = Rows(map(_trial, job.trials), "trial")
-        title = "Tried on the whole job, one at a time"
-        yield Section(title, trials, "Tried", len(job.trials))
     rows = [Row(gap.code, Note(gap.message, "dim")) for gap in job.gaps]
     if unknown := [rank.rank for rank in job.ranks if rank.complete is None]:
         who = "the ranks" if len(unknown) == len(job.ranks) else ranks_text(unknown)
@@ -390,43 +382,6 @@ def _findings(job: Job) -> Iterator[Card]:
         often = "" if first.most == 1 else f", {_span(first.count, first.most)} times in each"
         card = card_of(group, has_path=False)
         yield replace(card, parts=(*card.parts, Rows((Row("on", f"{ranks}{often}"),))))
-
-
-def _trial(trial: JobTrial) -> Row:
-    is_bad = trial.verdict in ("failed", "changes results", "makes it worse")
-    tone: Tone = "good" if trial.verdict == "verified" else "bad" if is_bad else "warning"
-    title = trial.title if trial.setting is None else trial.setting.line
-    label = GONE if trial.verdict == "verified" else trial.verdict
-    return Row(label, (Note(title, tone), f"{'; '.join(_trial_texts(trial))}."))
-
-
-def _trial_texts(trial: JobTrial) -> Iterator[str]:
-    if trial.graphs is None:
-        why = "" if trial.reason is None else f": {first_sentence(trial.reason).rstrip('.')}"
-        yield f"The job ended with exit status {trial.status}{why}"
-        return
-    yield "Ranks agree" if trial.agree else "Ranks disagree"
-    for codes, end in ((trial.gone, "gone"), (trial.new, "new")):
-        if codes:
-            yield f"{' and '.join(codes)} {end}"
-    spans = {"graphs": trial.graphs, "break sites": trial.break_sites, "compiles": trial.compiles}
-    yield ", ".join(f"{noun} {_span(*span)}" for noun, span in spans.items() if span is not None)
-    if not trial.loss_count or trial.loss_difference is None:
-        yield "losses can't be compared, since two runs of the untouched script differ or have none"
-    elif trial.loss_difference == 0:
-        yield f"the first {trial.loss_count} losses are equal"
-    else:
-        yield (
-            f"the first {trial.loss_count} losses differ by at most {trial.loss_difference:.0e} of"
-            " their size"
-        )
-    if trial.step_us is None or trial.speedup is None:
-        yield "too few steps to time"
-        return
-    low, high = trial.speedup
-    is_clear = low > trial.notable or high < 1 / trial.notable
-    speed = speed_text(2 / (low + high), 1 / high, 1 / low) if is_clear else SAME_SPEED
-    yield f"{duration(trial.step_us)} per step, {speed}"
 
 
 # Words.

@@ -8,7 +8,6 @@ are ours, so a pipe, a prompt and Ctrl-C reach it as usual. The recorder gets in
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import signal
@@ -22,13 +21,7 @@ from typing import Any
 from graphdoctor import version
 from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.probe.file_names import WATCH_VARIABLE
-from graphdoctor.probe.wire import (
-    OWN_VARIABLE,
-    RUN_CHANGE_VARIABLE,
-    TIMEOUT_VARIABLE,
-    TRACE_FOLDER,
-    RunChange,
-)
+from graphdoctor.probe.wire import OWN_VARIABLE, TIMEOUT_VARIABLE, TRACE_FOLDER
 from graphdoctor.trials.launch.child import (
     RECORDING_VARIABLE,
     crash_report,
@@ -112,7 +105,6 @@ def run_script(
     python: str,
     timeout_s: float | None,
     apart: Path | None = None,
-    change: RunChange | None = None,
     own: Sequence[str] = (),
     is_watching: bool = False,
 ) -> ScriptEnd:
@@ -124,14 +116,7 @@ def run_script(
     started = time.monotonic()
     with _forwarding() as receivers, Lifeline() as lifeline:
         process = _start(
-            [python, *script.command],
-            recording,
-            apart,
-            lifeline,
-            change,
-            own,
-            timeout_s,
-            is_watching,
+            [python, *script.command], recording, apart, lifeline, own, timeout_s, is_watching
         )
         receivers.append(process)
         is_timeout = _wait(process, timeout_s)
@@ -160,7 +145,6 @@ def _start(
     recording: Path,
     apart: Path | None,
     lifeline: Lifeline,
-    change: RunChange | None,
     packages: Sequence[str],
     timeout_s: float | None,
     is_watching: bool,
@@ -176,8 +160,6 @@ def _start(
         environment.setdefault(WATCH_VARIABLE, "1")
     if timeout_s is not None:
         environment[TIMEOUT_VARIABLE] = str(timeout_s)
-    if change is not None:
-        environment[RUN_CHANGE_VARIABLE] = json.dumps(change)
     with starting(command[0], "an interpreter"):
         if apart is None:
             # close_fds: a file that a shell opened for the script (3<file) is the script's. It goes
