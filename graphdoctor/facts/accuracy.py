@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Literal
 
 from .base import Document, Fact
-from .bench import Correctness, Judgement, Speedup, Stages
+from .bench import Correctness, Stages
 from .located import Located, NotLocated
 from .recording import CaptureGap, Environment, TargetInfo, TracingBranch
 from .stack import StackEntry
@@ -37,7 +37,7 @@ class StaleGraph(Fact):
 
 
 class Cure(Fact):
-    """A change that was tried: whether results agree with it, and what it costs."""
+    """A change that was tried: whether results agree with it."""
 
     name: str
     """Its part, argument or operation, such as ``vectorization``, or ``torch 2.14.1``."""
@@ -50,9 +50,6 @@ class Cure(Fact):
     """True if results are eager mode's with it."""
     reason: str | None = None
     """Why not, a clause; None if they are."""
-    cost: Speedup | None = None
-    """How many times faster a call is with it than without; None if it wasn't timed."""
-    judgement: Judgement = "unknown"
 
 
 class ComparedKind(Fact):

@@ -34,7 +34,7 @@ from graphdoctor.views.parts import (
 )
 from graphdoctor.views.reasons import difference_text
 from graphdoctor.views.words import INTERRUPTED, study_view, unknown_section
-from graphdoctor.wording import counted, factor_text, join_texts, kind_text, listed
+from graphdoctor.wording import counted, join_texts, kind_text, listed
 
 _TONES: dict[AccuracyVerdict, Tone] = {
     "same bits": "good",
@@ -255,17 +255,8 @@ def _cure(cure: Cure) -> Row:
     if cure.arguments:
         arguments = ", ".join(f"{name}={value!r}" for name, value in cure.arguments.items())
         lines.append(f"model = torch.compile(model, {arguments})")
-    text = f"Results agree without {cure.name}; {_cost_text(cure)}."
+    text = f"Results agree without {cure.name}."
     return Row(cure.kind, (Note(text, "good"), Code("\n".join(lines))))
-
-
-def _cost_text(cure: Cure) -> str:
-    if cure.cost is None:
-        return "what that costs wasn't timed"
-    if cure.judgement not in ("faster", "slower"):
-        return "a call takes as long"
-    ratio = cure.cost.ratio if cure.judgement == "faster" else 1 / cure.cost.ratio
-    return f"a call is {factor_text(ratio)} {cure.judgement}"
 
 
 def _branches(report: AccuracyReport) -> Iterator[Block]:

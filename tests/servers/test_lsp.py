@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import subprocess
@@ -16,12 +15,10 @@ import pytest
 from lsprotocol import types
 from pytest_lsp import LanguageClient, make_test_lsp_client
 
-from graphdoctor.rules.gate.check import Policy
 from graphdoctor.servers.lsp.known import Home, Known
-from graphdoctor.servers.lsp.linter import Linter
 from graphdoctor.trials.launch.store import Store
 from tests.conftest import clean_environment, run_command
-from tests.processes import SLEEPING, children_of, descendants_of, is_running, wait_until
+from tests.processes import SLEEPING, descendants_of, is_running, wait_until
 
 MODEL = """\
 import torch
@@ -174,29 +171,6 @@ def test_unsaved_text_is_linted_in_the_clients_own_positions(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_answer_that_nobody_waits_for_is_no_other_files(tmp_path: Path) -> None:
-    two = COMPILED + COMPILED.replace("import torch", "").replace("def f", "def g")
-
-    async def lint() -> list[int]:
-        linter = Linter()
-        found = []
-        for text in (COMPILED, two, COMPILED, two):
-            waiting = asyncio.ensure_future(
-                linter.lint(tmp_path / "a.py", two * 40, tmp_path, (Policy(),))
-            )
-            await asyncio.sleep(0.02)
-            waiting.cancel()
-            report = await linter.lint(tmp_path / "b.py", text, tmp_path, (Policy(),))
-            assert report is not None
-            found.append(report.function_count)
-        await linter.close()
-        return found
-
-    assert asyncio.run(lint()) == [1, 2, 1, 2]
-    # A process that is still running is an error here.
-    gc.collect()
-
-
 def test_project_ignores_hide_findings_and_an_action_adds_more(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.graphdoctor]\nignore = ["GD103"]\n')
     text = COMPILED.replace("    return", "    n = x.max().item()\n    return")
@@ -255,7 +229,6 @@ def test_no_process_stays(tmp_path: Path, end: str) -> None:
     said = b""
     while b"publishDiagnostics" not in said:
         said += process.stdout.read1(65536)
-    [linter] = children_of(process.pid)
     running = []
     if end == "killed in a command":
         (tmp_path / "f.py").write_text(SLEEPING)
@@ -263,7 +236,7 @@ def test_no_process_stays(tmp_path: Path, end: str) -> None:
         process.stdin.write(message("workspace/executeCommand", asked, id=2))
         process.stdin.flush()
         wait_until((tmp_path / "running").exists)
-        running = [pid for pid in descendants_of(process.pid) if pid != linter]
+        running = descendants_of(process.pid)
         assert len(running) >= 2
     if end.startswith("killed"):
         process.kill()
@@ -273,7 +246,7 @@ def test_no_process_stays(tmp_path: Path, end: str) -> None:
     else:
         process.stdin.close()
     process.wait(20)
-    wait_until(lambda: not any(map(is_running, (linter, *running))))
+    wait_until(lambda: not any(map(is_running, running)))
     process.stdout.close()
 
 

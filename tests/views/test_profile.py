@@ -34,10 +34,6 @@ def test_verbose_shows_all_rows() -> None:
     assert "modeling_gpt2.py:252" in whole
     assert "more line" not in whole
     assert re.search(r"idle +55%", whole)
-    assert (
-        "the profile took  compiling 9.90 s · importing torch 3.40 s · profiling kernels 2.25 s\n"
-        in whole
-    )
 
 
 def test_the_rows_of_a_table_add_up_to_the_call() -> None:
@@ -64,9 +60,7 @@ def keeping(**facts: Any) -> ProfileReport:
 def cheap(**facts: Any) -> ProfileReport:
     """A profile of a graph that keeps what is cheap to compute again."""
     memory = profiled().memory
-    return profiled(
-        memory=memory.replace(saved=(memory.saved[0].replace(is_cheap=True),), trial=None, **facts)
-    )
+    return profiled(memory=memory.replace(saved=(memory.saved[0].replace(is_cheap=True),), **facts))
 
 
 NO_KERNELS: dict[str, Any] = {"regime": None, "kernels": (), "lines": ()}

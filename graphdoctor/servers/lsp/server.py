@@ -14,10 +14,11 @@ from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
 from graphdoctor.facts.diagnosis import Finding
+from graphdoctor.fixes.lint import lint_files
+from graphdoctor.fixes.lint.run import switches_in
 from graphdoctor.servers.child import run_command
 from graphdoctor.servers.lsp import diagnostics as shown
 from graphdoctor.servers.lsp.known import Home, Known, Seen
-from graphdoctor.servers.lsp.linter import Linter
 from graphdoctor.version import __version__
 
 _PAUSE_S = 0.1
@@ -36,7 +37,9 @@ class Server(LanguageServer):  # type: ignore[misc]
         super().__init__("graphdoctor", __version__)
         self._home_of = home_of
         self._known: dict[Path, Known] = {}
-        self._linter = Linter()
+        self._linting = asyncio.Lock()
+        self._switches = functools.lru_cache(maxsize=64)(switches_in)
+        """Looked for again when a file is saved."""
         self._linted: dict[str, list[Finding]] = {}
         self._waiting: dict[str, asyncio.Task[None]] = {}
         self._add_features()
@@ -50,7 +53,6 @@ class Server(LanguageServer):  # type: ignore[misc]
             (types.TEXT_DOCUMENT_HOVER, self._hover),
             (types.TEXT_DOCUMENT_CODE_LENS, self._lenses),
             (types.TEXT_DOCUMENT_CODE_ACTION, self._actions),
-            (types.SHUTDOWN, self._shut_down),
         ):
             # pygls marks what it is given, and methods can't be marked.
             self.feature(name)(functools.partial(handler))
@@ -68,7 +70,7 @@ class Server(LanguageServer):  # type: ignore[misc]
         await self._look(params.text_document.uri, pause_s=_PAUSE_S)
 
     async def _saved(self, params: types.DidSaveTextDocumentParams) -> None:
-        self._linter.saved()
+        self._switches.cache_clear()
         document, known = await self._known_of(params.text_document.uri)
         # The settings may be what was saved.
         known.home = await asyncio.to_thread(self._home_of, _folder_of(document))
@@ -82,9 +84,6 @@ class Server(LanguageServer):  # type: ignore[misc]
             waiting.cancel()
         self._publish(uri, [])
 
-    async def _shut_down(self, _params: None) -> None:
-        await self._linter.close()
-
     async def _look(self, uri: str, *, pause_s: float) -> None:
         """Look at a document, unless it changes again before that."""
         if (waiting := self._waiting.get(uri)) is not None:
@@ -96,8 +95,18 @@ class Server(LanguageServer):  # type: ignore[misc]
         await asyncio.sleep(pause_s)
         document, known = await self._known_of(uri)
         home, text = known.home, document.source
-        report = await self._linter.lint(shown.path_of(document), text, home.root, home.every)
-        self._linted[uri] = [] if report is None else list(report.findings)
+        path = shown.path_of(document)
+        async with self._linting:
+            report = await asyncio.to_thread(
+                lint_files,
+                [path],
+                root=home.root,
+                version=__version__,
+                policies=home.every,
+                texts={path: text},
+                switches=lambda folder, names: self._switches(folder, frozenset(names)),
+            )
+        self._linted[uri] = list(report.findings)
         self._publish(
             uri, shown.diagnostics(document, self._linted[uri], self._seen(document, known))
         )

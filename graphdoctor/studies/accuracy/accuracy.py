@@ -4,14 +4,14 @@ Comes in: a program. Goes out: an ``AccuracyReport``. The program runs without t
 float64 and compiled (``trials/judge.py``); results that differ are looked into from the cheapest
 question to the dearest: whether a fresh compile agrees, so that a graph was stale; whether the
 program asks if it is compiled; which stage of the compiler is wrong (``stages.py``); which
-operation of that stage's graph; and what cures it (``cures.py``).
+operation of that stage's graph; and what cures it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from graphdoctor.facts.accuracy import AccuracyReport, Cure, StaleGraph
@@ -23,7 +23,6 @@ from graphdoctor.facts.recording import Recording, TracingBranch
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.trials import FORMS, TEXTS
 from graphdoctor.probe.wire import ACCURACY_FILE
-from graphdoctor.studies.accuracy.cures import Cures
 from graphdoctor.studies.accuracy.reproduction import reproduction
 from graphdoctor.studies.accuracy.stages import Following, Subject
 from graphdoctor.trials.judge import Accuracy, Reference
@@ -39,6 +38,7 @@ _FOLDER = "accuracy"
 _COMPILED = "compiled"
 _FRESH = "fresh"
 _ASKED = "asked"
+_WITHOUT = "without-line"
 
 
 def compare(
@@ -167,11 +167,56 @@ class _Search:
                 )
                 following.find_parts()
                 self.stages = following.stages
-        cures = Cures(
-            self._reference, self.replays, self._program, self.request, self.setup, self.folder
+        self._cure(deadline)
+        for number, interpreter in enumerate(others):
+            self.cures.append(self._elsewhere(interpreter, number))
+
+    def _cure(self, deadline: float) -> None:
+        """Keep what is known to help, and try the operation outside of graphs."""
+        stages, located = self.stages, self.located
+        if stages is not None and stages.part is not None and stages.workaround is not None:
+            lines, arguments = stages.workaround.lines, stages.workaround.arguments
+            self.cures.append(
+                Cure(
+                    name=stages.part,
+                    kind="part" if lines else "argument",
+                    lines=lines,
+                    arguments=arguments,
+                    is_right=True,
+                )
+            )
+        # A method of a tensor can't be kept out by its name.
+        if located is None or not located.operation.startswith("torch."):
+            return
+        name = f"`{located.operation}` in graphs"
+        lines = ("import torch._dynamo", f"torch._dynamo.disallow_in_graph({located.operation})")
+        if time.monotonic() < deadline:
+            self.setup.on_phase(f"running without {name}")
+            program = self._program.changed(RunChange(setup=lines))
+            recording = self._reference.replay(program, _WITHOUT)
+            if self._reference.accuracy(recording, program, _WITHOUT).is_right:
+                self.cures.append(Cure(name=name, kind="line", lines=lines, is_right=True))
+
+    def _elsewhere(self, interpreter: str, number: int) -> Cure:
+        """Compare the program in another environment."""
+        setup = replace(self.setup, python=interpreter, warm=None)
+        with Replays(self.request, self.folder / f"other-{number}", setup) as replays:
+            reference = Reference(
+                replays,
+                self._program,
+                on_phase=setup.on_phase,
+                has_forms=True,
+                counts_strides=self._reference.counts_strides,
+            )
+            recording = reference.replay(self._program, _COMPILED)
+            accuracy = reference.accuracy(recording, self._program, _COMPILED)
+        version = recording.environment.torch
+        return Cure(
+            name=f"torch {version}" if version else interpreter,
+            kind="torch",
+            is_right=accuracy.is_right,
+            reason=reasons_text(accuracy.reasons),
         )
-        for cure in cures.tried(self.stages, self.located, others, deadline):
-            self.cures.append(cure)
 
     def _find_stale(self, accuracy: Accuracy) -> None:
         """Compile each call anew; a graph that was reused is stale if that is right."""

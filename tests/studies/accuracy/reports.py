@@ -1,7 +1,7 @@
 """Reports of comparisons of results, made by hand."""
 
 from graphdoctor.facts.accuracy import AccuracyReport, ComparedKind, Cure, StaleGraph
-from graphdoctor.facts.bench import Correctness, Speedup, StageResult, Stages
+from graphdoctor.facts.bench import Correctness, StageResult, Stages
 from graphdoctor.facts.located import Located, TensorAt
 from graphdoctor.facts.recording import TracingBranch
 from graphdoctor.facts.stack import StackEntry
@@ -90,8 +90,6 @@ def wrong(**more):
                 kind="part",
                 lines=("torch._inductor.lowering.make_fallback(torch.ops.aten.gelu.default)",),
                 is_right=True,
-                cost=Speedup(ratio=0.8, low=0.79, high=0.81, rounds=12),
-                judgement="slower",
             ),
             Cure(
                 name="dynamic shapes", kind="argument", arguments={"dynamic": False}, is_right=True
