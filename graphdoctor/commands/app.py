@@ -25,7 +25,7 @@ _HEADINGS = {
     """,
     "torch.compile": "--backend --mode --dynamic --fullgraph --option --regional --config",
     "What to measure": """
-        --coverage --measure --bench --variant --sweep --export --fix --pages --strides
+        --coverage --measure --bench --variant --export --fix --pages --strides
     """,
     "Trials": """
         --try --unsafe-fixes --apply --diff --again --what-if --vary --run --budget
@@ -54,7 +54,7 @@ command."""
 _NAMES_OF_SELDOM = """
     --batch --export --calls --train --no-grad --seed --device --dtype --python --own --timeout
     --exclude --shard --resume --only --dynamic --fullgraph --option --regional --config --coverage
-    --sweep --check-results --thorough --pages --again --vary --jobs --no-timing
+    --check-results --thorough --pages --again --vary --jobs --no-timing
     --trial-timeout --trial-memory --on --cpus --gpus --memory --retries --no-baseline --allow-empty
     --own-code --select --ignore --stages --stage --graph --compile --with-trials --drop --open
     --other-python --force --source --stdout --recordings --quiet --color

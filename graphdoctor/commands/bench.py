@@ -41,12 +41,6 @@ def bench(
         flag="--all",
         heading=_WHAT,
     ),
-    sweep: str | None = option(
-        None,
-        "Measure several sizes: x.shape[0]=1,8,32, or dims that change together:"
-        " x.shape[0],y.shape[0]=1,8.",
-        metavar="SIZE=N,N",
-    ),
     is_cold: bool = option(
         False,
         "Also measure a start with an empty cache, and a restart.",
@@ -80,7 +74,7 @@ def bench(
         graphdoctor bench model.py: the speedup, and when it pays off
         graphdoctor bench model.py --all -o bench.html: every mode, as a page
     """
-    from graphdoctor.studies.bench.variants import parse_sweep, variants_of
+    from graphdoctor.studies.bench.variants import variants_of
 
     settings, output = begin(BENCH, common, flags)
     place = place_or_target(target, settings)
@@ -93,11 +87,10 @@ def bench(
     parts = tuple(part for part in BENCH_PARTS if is_thorough or is_asked[part])
     ways = partial(variants_of, variant or (), request.spec, is_every_mode)
     ways()  # what can't be read is refused before anything runs
-    sizes = None if sweep is None else parse_sweep(sweep)
     from graphdoctor.studies.bench.bench import BenchPlan
     from graphdoctor.studies.bench.bench import bench as measure
 
-    plan = BenchPlan(ways, parts, sizes)
+    plan = BenchPlan(ways, parts)
     diagnosis = None
     with set_up(settings, common, is_warm=True) as setup:
         if plan.needs_recording:
@@ -124,13 +117,5 @@ def bench(
         raise typer.Exit(EXIT_FAILED)
 
 
-_MEASURED = (
-    "variant",
-    "is_every_mode",
-    "sweep",
-    "is_cold",
-    "has_results",
-    "has_causes",
-    "is_thorough",
-)
+_MEASURED = ("variant", "is_every_mode", "is_cold", "has_results", "has_causes", "is_thorough")
 """Parameters that say what to measure."""

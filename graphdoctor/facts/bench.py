@@ -321,26 +321,6 @@ class Noise(Fact):
     """Too much of either for small differences to be seen."""
 
 
-class SweepPoint(Fact):
-    """The program with one size."""
-
-    size: int
-    variants: tuple[Variant, ...]
-    """As of the whole bench, the first named ``eager``."""
-    noise: Noise | None = None
-    best: str | None = None
-    """As of the whole bench."""
-
-
-class Sweep(Fact):
-    """The program with several sizes."""
-
-    sources: tuple[str, ...]
-    """Sizes that change together, such as ``x.shape[0]``."""
-    points: tuple[SweepPoint, ...]
-    """One for each size, in the order asked for."""
-
-
 class BenchReport(Document):
     """The report of ``graphdoctor bench``."""
 
@@ -357,9 +337,7 @@ class BenchReport(Document):
     noise: Noise | None = None
     """The steadiness of the machine; None if eager mode wasn't timed."""
     variants: tuple[Variant, ...]
-    """All ways to run it, the first named ``eager``; of a sweep, those of its last size."""
-    sweep: Sweep | None = None
-    """Several sizes; None if none were asked for."""
+    """All ways to run it, the first named ``eager``."""
     gaps: tuple[CaptureGap, ...] = ()
     is_interrupted: bool = False
     """An interrupt ended it: what is missing might have been measured."""

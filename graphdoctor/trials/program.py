@@ -39,7 +39,6 @@ class RunChange:
     static: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
     on_device: tuple[str, ...] = ()
-    sizes: tuple[tuple[str, int, int], ...] = ()
     warm_up: bool = False
     without: Mapping[CompilerPartKind, tuple[str, ...] | None] | None = None
     alike: Literal["sizes"] | None = None

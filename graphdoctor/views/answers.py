@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from graphdoctor.facts.bench import (
     AS_IT_WAS,
@@ -12,8 +11,6 @@ from graphdoctor.facts.bench import (
     BenchVerdict,
     CureReport,
     Noise,
-    Sweep,
-    SweepPoint,
     Variant,
     asks_for_cuda_graphs,
 )
@@ -228,43 +225,6 @@ def pays_off(variant: Variant, eager: Variant) -> str:
     is_long = eager.time_us is not None and calls * eager.time_us / 1e6 >= _LONG_S
     calling = f" ({calling_text(calls, eager)})" if is_long else ""
     return f"pays off after {calls_text(max(calls, 1))}{calling}"
-
-
-# Several sizes.
-
-
-def sweep_text(sweep: Sweep) -> str:
-    """Return the answer of a bench with several sizes."""
-    points = sorted(sweep.points, key=lambda point: point.size)
-    runs = [(best, [*run]) for best, run in groupby(points, key=lambda point: point.best)]
-    answers = "; ".join(f"{_sizes(run)}: {_of_sizes(best, run)}" for best, run in runs)
-    noisy = [f"{point.size:,}" for point in sweep.points if point.noise and point.noise.is_noisy]
-    return _sentences(
-        f"{' and '.join(sweep.sources)} = {answers}",
-        _noisy(None, f" at {listed(noisy)}") if noisy else "",
-    )
-
-
-def _sizes(run: Sequence[SweepPoint]) -> str:
-    first, last = f"{run[0].size:,}", f"{run[-1].size:,}"
-    return first if len(run) == 1 else f"{first} {'and' if len(run) == 2 else 'to'} {last}"
-
-
-def _of_sizes(best: str | None, run: Sequence[SweepPoint]) -> str:
-    eager, *others = run[0].variants
-    if best is None:
-        return f"eager mode {_ended(eager)}"
-    if best == EAGER:
-        if _slower(_timed(others)):
-            return "torch.compile makes it slower"
-        return "no variant is measurably faster than eager" if others else "only eager mode was run"
-    ratios = [
-        factor_text(variant.speedup.ratio if variant.speedup else 0.0)
-        for point in run
-        for variant in point.variants
-        if variant.name == best
-    ]
-    return f"{best} is fastest ({' to '.join(dict.fromkeys((ratios[0], ratios[-1])))})"
 
 
 # A cure.

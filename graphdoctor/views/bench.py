@@ -14,14 +14,13 @@ from graphdoctor.facts.bench import (
     BenchPart,
     BenchReport,
     Correctness,
-    Sweep,
     Variant,
     VariantStatus,
 )
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
-from graphdoctor.views.html.bench import payoff_drawing, speed_drawing, sweep_drawing
+from graphdoctor.views.html.bench import payoff_drawing, speed_drawing
 from graphdoctor.views.measures import EMPTY, call_cell, seconds_text, time_text
 from graphdoctor.views.next_step import after_bench
 from graphdoctor.views.parts import (
@@ -90,24 +89,12 @@ def bench_view(report: BenchReport) -> View:
 
 def _parts(report: BenchReport) -> Iterator[Block]:
     best, variants = report.verdict.best, report.variants
-    noise, sweep, works_on = report.noise, report.sweep, report.throughput
+    noise, works_on = report.noise, report.throughput
     if report.is_interrupted:
         yield Note(INTERRUPTED, "warning")
     yield Verdict(
         report.verdict.text, "bad" if best is None else "warning" if best == EAGER else "good"
     )
-    sizes: list[Block] = []
-    if sweep is not None:
-        name = " and ".join(sweep.sources)
-        sizes.append(Section("Sizes", (*sweep_drawing(sweep, name), _sizes(sweep, name))))
-        # Of a sweep, the largest size that eager mode ran with is shown in full.
-        points = [
-            point for point in sweep.points if point.variants and point.variants[0].status == "ok"
-        ]
-        if points:
-            shown = max(points, key=lambda point: point.size)
-            variants = shown.variants
-            sizes.append(Note(("With ", Span(name, "code"), f" = {shown.size:,}")))
     rounds = max((variant.speedup.rounds for variant in variants if variant.speedup), default=0)
     measured = join_texts(
         " · ",
@@ -123,7 +110,6 @@ def _parts(report: BenchReport) -> Iterator[Block]:
         everything = ", or --thorough for all" if len(left) > 1 else ""
         text = f"Not checked: {listed(names)}. Add {', '.join(flags)}{everything}."
         yield Note(Span(text), "dim")
-    yield from sizes
     is_compared = "results" in report.measured or any(item.status != "ok" for item in variants)
     gains = _table("What compiling gains and costs", _GAINS[not is_compared :], variants, best)
     # The best variant's cells once more; nothing if it is eager mode.
@@ -158,7 +144,6 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     ]
     yield Section("What holds variants back", Rows(held, "finding"), "Reasons")
     ended = [row for variant in variants if variant.status != "ok" for row in _ended(variant)]
-    ended += _ended_sizes(sweep, variants) if sweep is not None else ()
     yield Section("Failed, wrong or skipped", Rows(ended, "variant"), "Ended")
     yield Section("Results", Rows(_notes(variants), "note"))
     yield unknown_section(report.gaps)
@@ -174,32 +159,6 @@ def _parts(report: BenchReport) -> Iterator[Block]:
 
 
 # The tables.
-
-
-def _sizes(sweep: Sweep, name: str) -> Table:
-    """Return a row for each size, with each variant's speed-up and call."""
-    names = dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
-    rows: list[TableRow] = []
-    for point in sweep.points:
-        cells = {variant.name: _size(variant) for variant in point.variants}
-        rows.append((f"{point.size:,}", *(cells.get(variant, EMPTY) for variant in names)))
-    headings = (Column(Span(heading)) for heading in (name, *names))
-    return Table(headings, rows, "size", label="Speed-up and call of each size")
-
-
-def _size(variant: Variant) -> Cell:
-    """Return the speed-up with one size, and as its detail the call; of eager mode, the call
-    alone.
-    """
-    if variant.status != "ok" and variant.call_us is None:
-        return _result(variant)
-    call = call_cell(variant.call_us).text
-    if variant.name == EAGER:
-        return Cell(call)
-    cell, speedup = _speedup(variant), variant.speedup
-    text = cell.text if speedup is None else measures.speed_cell(speedup).text
-    is_wrong = variant.status == "wrong"
-    return Cell((text, " wrong"), call, "bad") if is_wrong else Cell(text, call, cell.tone)
 
 
 _Column = tuple[str, str, Callable[[Variant], Cell | str | None]]
@@ -420,20 +379,6 @@ def _reason(label: str, name: str, reason: str | None, tone: Tone | None = None)
     yield Row(label, Note(Span(short), tone), show="always" if short == whole else "short")
     if short != whole:
         yield Row(label, Code(whole, "text"), show="long")
-
-
-def _ended_sizes(sweep: Sweep, shown: Sequence[Variant]) -> Iterator[Row]:
-    """Variants that failed, are wrong or were skipped with other sizes of a sweep."""
-    for point in sweep.points:
-        groups = grouped(
-            ((variant.status, variant.reason), variant.name)
-            for variant in point.variants
-            if point.variants is not shown and variant.status != "ok"
-        )
-        for (status, reason), names in groups.items():
-            which = "all" if len(names) == len(point.variants) > 1 else ", ".join(names)
-            text = f"{which} with {' and '.join(sweep.sources)} = {point.size:,}"
-            yield Row(status, Span(join_texts(": ", text, shortened(reason or "", _REASON))))
 
 
 def _notes(variants: Sequence[Variant]) -> Iterator[Row]:

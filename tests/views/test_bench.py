@@ -21,7 +21,6 @@ from tests.studies.bench.reports import (
     finding,
     mobilenet,
     report,
-    swept,
     troubled,
     variant,
     waiting,
@@ -32,7 +31,6 @@ REPORTS = {
     "faster": mobilenet,
     "slower": attention,
     "troubled": troubled,
-    "sweep": swept,
     "waiting": waiting,
 }
 
@@ -61,12 +59,6 @@ def test_verbose_adds_all_figures(snapshot: SnapshotAssertion) -> None:
     assert "F.scaled_dot_product_attention(q, k, v)" in rendered(attention(), is_verbose=True)
 
 
-def backwards() -> BenchReport:
-    """A sweep with its largest size first."""
-    found = swept()
-    return found.replace(sweep=found.sweep.replace(points=found.sweep.points[::-1]))
-
-
 UNKNOWN = dict.fromkeys(
     ("cold_s", "throughput", "peak_memory_bytes", "graphs", "break_sites", "recompiles", "launches", "correct",
      "correctness", "cache")
@@ -77,7 +69,6 @@ FAILED_STAGES = Stages(
     results=(StageResult(name="aot_eager", outcome="failed", reason=f"{CODE} "),), first="aot_eager"
 )
 FORMS = {
-    "the tables of a sweep are of the largest size that ran": backwards(),
     "what is unknown is no number": report(
         eager(throughput=None, peak_memory_bytes=None, launches=None),
         variant(**UNKNOWN),

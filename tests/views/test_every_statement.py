@@ -34,7 +34,7 @@ from tests.each import for_each
 from tests.factories import diagnosed, recording, with_facts
 from tests.studies.accuracy.reports import stale, wrong
 from tests.studies.bench.cure_reports import cured
-from tests.studies.bench.reports import mobilenet, swept, troubled
+from tests.studies.bench.reports import mobilenet, troubled
 from tests.studies.export.reports import blocked
 from tests.studies.profile.reports import trained
 from tests.studies.survey.comparisons import changed
@@ -61,7 +61,6 @@ VIEWS: dict[str, Callable[[], View]] = {
     "stages": lambda: stages_view(staged(*stages())),
     "fixes": lambda: fixes_view(treated(*every_verdict())),
     "bench": lambda: bench_view(mobilenet()),
-    "bench of sizes": lambda: bench_view(swept()),
     "bench with trouble": lambda: bench_view(troubled()),
     "accuracy": lambda: accuracy_view(wrong()),
     "accuracy of a stale graph": lambda: accuracy_view(stale()),

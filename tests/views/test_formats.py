@@ -33,7 +33,7 @@ from tests.each import for_each
 from tests.factories import diagnosed
 from tests.studies.accuracy.reports import wrong
 from tests.studies.bench.cure_reports import cured
-from tests.studies.bench.reports import attention, mobilenet, swept, troubled
+from tests.studies.bench.reports import attention, mobilenet, troubled
 from tests.studies.export.reports import blocked
 from tests.studies.profile.reports import profiled
 from tests.studies.ranks.reports import compiled, job, rank
@@ -57,7 +57,7 @@ EVERY_FORMAT = [
 ]
 """Those whose document is text."""
 MORE: dict[str, tuple[Any, ...]] = {
-    "BENCH": (mobilenet(), swept(), troubled()),
+    "BENCH": (mobilenet(), troubled()),
     "CHECK": (worse_report(), report()),
 }
 

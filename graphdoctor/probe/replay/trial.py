@@ -32,7 +32,6 @@ from ..target.snapshot import RandomState, State, seed_everything, set_for
 from ..target.targets import Call, set_up, signature_of
 from ..torch_private import torch_config
 from ..torch_private.torch_questions import answered_as_compiled
-from .arguments import resized
 from .comparing import Rounding, compared, differing_attributes
 from .leaves import Step, item_at, passed_arguments, replaced_in
 from .locating import Locating
@@ -126,7 +125,6 @@ class Trial:
         changes: dict[str, Callable[..., Any]] = {
             **_CHANGES,
             "buffers": self._buffered,
-            "sizes": _resized,
             "marks": _marked,
         }
         for kind, change in changes.items():
@@ -316,14 +314,6 @@ class Trial:
 
 def _loaded(path: str | None) -> Results | None:
     return Results.load(Path(path)) if path is not None and Path(path).exists() else None
-
-
-def _resized(value: Any, dim: int, size: int) -> Any:
-    is_tensor = isinstance(value, Tensor)
-    if not is_tensor or not -value.ndim <= dim < value.ndim or not value.shape[dim]:
-        name = type(value).__name__
-        raise TargetError(f"{name} has no size {dim} to change: it isn't a tensor with such a dim")
-    return resized(value, dim, size)
 
 
 def _marked(value: Any, dim: int) -> Any:

@@ -26,8 +26,6 @@ from graphdoctor.facts.bench import (
     BenchVerdict,
     Noise,
     Stages,
-    Sweep,
-    SweepPoint,
     Throughput,
     Variant,
     asks_for_cuda_graphs,
@@ -42,7 +40,7 @@ from graphdoctor.rules.recompiles import RecompileLimit
 from graphdoctor.studies.accuracy.stages import Subject, follow
 from graphdoctor.studies.bench.looks import Look, launched, reasons, with_counts
 from graphdoctor.studies.bench.side_by_side import SideBySide, Way
-from graphdoctor.studies.bench.variants import Sizes, VariantSpec, name_of, variants_of
+from graphdoctor.studies.bench.variants import VariantSpec, name_of, variants_of
 from graphdoctor.trials.judge import Reference
 from graphdoctor.trials.launch.child import Setup, last_events
 from graphdoctor.trials.launch.recorded import fitting
@@ -50,7 +48,7 @@ from graphdoctor.trials.launch.request import Measured, Request
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import Replays
 from graphdoctor.version import __version__
-from graphdoctor.views.answers import bench_text, sweep_text
+from graphdoctor.views.answers import bench_text
 
 _FOLDER = "bench"
 """Below a recording: the recordings of its variants."""
@@ -78,19 +76,17 @@ class BenchPlan:
         ways: The ways to run the program, given whether some of its modules repeat, eager mode and
             the user's own first; None for these two.
         parts: Beside compiling and calls; all of them mean that times are precise, too.
-        sweep: Sizes to run with; None for those of the calls.
     """
 
     ways: Callable[[bool], Sequence[VariantSpec]] | None = None
     parts: tuple[BenchPart, ...] = ()
-    sweep: Sizes | None = None
 
     @property
     def needs_recording(self) -> bool:
         """Return whether the program must have been recorded before: no process that makes the
         user's own run is timed.
         """
-        return "cold" in self.parts or self.sweep is not None
+        return "cold" in self.parts
 
 
 def bench(
@@ -107,43 +103,16 @@ def bench(
     """
     folder = recording / _FOLDER
 
-    def measure(program: Program, folder: Path, prefix: str = "") -> tuple[BenchReport, Diagnosis]:
-        def say(phase: str) -> None:
-            setup.on_phase(f"{prefix}{phase}")
-
-        with Replays(request, folder, setup.with_limit) as replays:
-            ways = SideBySide(
-                replays, request.spec, program, folder / "caches", say, "cold" in plan.parts
-            )
-            return _Bench(plan, ways, recording, folder).report(diagnosis)
-
-    if (sweep := plan.sweep) is None:
-        report, diagnosed = measure(Program(), folder)
-    else:
-        points: list[SweepPoint] = []
-        for size in sweep.sizes:
-            prefix = f"{' and '.join(sweep.sources)} = {size:,}: "
-            try:
-                report, diagnosed = measure(
-                    Program(change=sweep.change(size)), folder / f"size-{size}", prefix
-                )
-            except KeyboardInterrupt:
-                if not points:
-                    raise
-                report = report.replace(is_interrupted=True)
-                break
-            points.append(
-                SweepPoint(
-                    size=size,
-                    variants=report.variants,
-                    noise=report.noise,
-                    best=report.verdict.best,
-                )
-            )
-            if report.is_interrupted:
-                break
-        swept = Sweep(sources=sweep.sources, points=tuple(points))
-        report = report.replace(sweep=swept, verdict=verdict(report.variants, report.noise, swept))
+    with Replays(request, folder, setup.with_limit) as replays:
+        ways = SideBySide(
+            replays,
+            request.spec,
+            Program(),
+            folder / "caches",
+            setup.on_phase,
+            "cold" in plan.parts,
+        )
+        report, diagnosed = _Bench(plan, ways, recording, folder).report(diagnosis)
     # Where the program itself fails, its recording says so, and there is nothing else to say.
     if report.verdict.best is not None or diagnosed.recording.exit.reason == "finished":
         write_fact(report, recording / BENCH_FILE)
@@ -306,25 +275,15 @@ _SAME_COMPILE_TIME = 1.1
 
 
 def verdict(
-    variants: Sequence[Variant],
-    noise: Noise | None,
-    sweep: Sweep | None = None,
-    *,
-    has_results: bool = True,
+    variants: Sequence[Variant], noise: Noise | None, *, has_results: bool = True
 ) -> BenchVerdict:
     """Decide which way to run the program.
 
     Args:
         variants: All ways to run the program, eager mode first.
         noise: How steady the machine was; None if that is unknown.
-        sweep: The program with several sizes; None if none were asked for. It is what the answer is
-            about then.
         has_results: Results were compared, so that it is news if they couldn't be.
     """
-    if sweep is not None:
-        points = sorted(sweep.points, key=lambda point: point.size)
-        best = next((point.best for point in reversed(points) if point.best is not None), None)
-        return BenchVerdict(text=sweep_text(sweep), best=best)
     eager, *others = variants
     decided = BenchVerdict(text="", best=EAGER if eager.status == "ok" else None)
     if decided.best is not None and others:

@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.bench import CUDA_GRAPH_BACKEND, EAGER, asks_for_cuda_graphs
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.facts.values import RUN, Kind, read_table
 from graphdoctor.trials.launch.request import parse_assignments
-from graphdoctor.trials.program import RunChange
 
 DEFAULT = "default"
 """The name of torch.compile without arguments."""
@@ -38,9 +36,6 @@ _NEXT = re.compile(r"[,\s]+(?=[A-Za-z_][\w.]*=|regional\b)")
 """Between two parts of a variant; a comma within a value is none."""
 
 _FLAG = "--variant"
-_SWEEP = "--sweep"
-_SOURCE = re.compile(r"([A-Za-z_]\w*)((?:\[[^\]]+\]|\.\w+)*)\.shape\[(\d+)\]")
-_MAX_SIZE = 2**40
 
 
 @dataclass(frozen=True)
@@ -146,49 +141,3 @@ def parse_variant(text: str, base: RunSpec) -> VariantSpec:
     if config := prefixed["config"]:
         changes["config"] = {**base.config, **config}
     return VariantSpec(" ".join(parts), changes)
-
-
-# Sizes to run a program with.
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of one or more dims that change together.
-
-    Args:
-        sources: As they were written, such as ``x.shape[0]``.
-        sizes: Each size, in the order asked for.
-    """
-
-    sources: tuple[str, ...]
-    sizes: tuple[int, ...]
-
-    def change(self, size: int) -> RunChange:
-        """Return the change to one size."""
-        parts = [_SOURCE.findall(source)[0] for source in self.sources]
-        return RunChange(
-            sizes=tuple((f"L['{name}']{path}", int(dim), size) for name, path, dim in parts)
-        )
-
-
-def parse_sweep(text: str) -> Sizes:
-    """Read ``x.shape[0]=1,8,32``, or ``x.shape[0],mask.shape[0]=1,8,32`` for dims that change
-    together.
-
-    Raises:
-        GraphDoctorError: It can't be read.
-    """
-    left, _, right = text.rpartition("=")
-    sources = tuple(part.strip() for part in left.split(","))
-    sizes = tuple(int(part) if part.strip().isdecimal() else 0 for part in right.split(","))
-    if not all(_SOURCE.fullmatch(source) for source in sources):
-        problem = "the left side names no size"
-    elif not all(0 < size <= _MAX_SIZE for size in sizes):
-        problem = "sizes are whole numbers above 0"
-    elif len(set(sizes)) < len(sizes):
-        problem = "a size is there twice"
-    else:
-        return Sizes(sources, sizes)
-    raise GraphDoctorError(
-        f"{_SWEEP} {text!r}: {problem}.", hint=f"Write {_SWEEP} x.shape[0]=1,8,32."
-    )

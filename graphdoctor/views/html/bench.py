@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from graphdoctor.facts.base import grouped
-from graphdoctor.facts.bench import EAGER, Sweep, Variant
+from graphdoctor.facts.bench import EAGER, Variant
 from graphdoctor.views import measures as words
 from graphdoctor.views.html.plots import HUES, STYLES, Axis, Line, Plot, axis_of
 from graphdoctor.views.parts import Drawing
@@ -139,50 +138,3 @@ def payoff_drawing(variants: Sequence[Variant], best: str | None) -> Iterator[Dr
     has_dashed = any(start.is_warm for start in drawn)
     facts = {"plot": Plot(x, y, lines, dots), "legend": legend, "has_dashed": has_dashed}
     yield Drawing("bench_payoff.html.j2", facts, styles=STYLES)
-
-
-# Several sizes.
-
-
-def sweep_drawing(sweep: Sweep, name: str) -> Iterator[Drawing]:
-    """Yield each variant's speed-up by size; empty if nothing was timed."""
-    points = sorted(sweep.points, key=lambda point: point.size)
-    names = dict.fromkeys(variant.name for point in sweep.points for variant in point.variants)
-    measured = grouped(
-        (variant.name, (point.size, variant.speedup))
-        for point in points
-        for variant in point.variants
-        if variant.speedup is not None and variant.status == "ok" and variant.name != EAGER
-    )
-    if not measured:
-        return
-    failed = {
-        point.size
-        for point in points
-        if all(variant.status == "failed" for variant in point.variants)
-    }
-    sizes = tuple(point.size for point in points)
-    x = axis_of(
-        sizes,
-        name,
-        lambda size: f"{size:,} failed" if size in failed else f"{size:,}",
-        far_apart=_FAR_APART,
-        named=sizes,
-    )
-    lines, legend, ends = [], [], [1.0]
-    for number, variant_name in enumerate(names):
-        of_size = measured.get(variant_name, [])
-        for _, speedup in of_size:
-            # The ends of intervals, as far as there is room for them.
-            ends += (
-                max(speedup.low, speedup.ratio / _WIDEST),
-                min(speedup.high, speedup.ratio * _WIDEST),
-            )
-        ratios = tuple((float(size), speedup.ratio) for size, speedup in of_size)
-        intervals = tuple((size, speedup.low, speedup.high) for size, speedup in of_size)
-        if of_size:
-            style = _style(number)
-            lines.append(Line(ratios, style, str(number), intervals=intervals, has_dots=True))
-            legend.append((str(number), style, variant_name))
-    plot = Plot(x, axis_of(ends, "speed-up", factor_text), lines, level=1.0)
-    yield Drawing("bench_sweep.html.j2", {"plot": plot, "legend": legend}, styles=STYLES)

@@ -12,8 +12,6 @@ from graphdoctor.facts.bench import (
     Speedup,
     StageResult,
     Stages,
-    Sweep,
-    SweepPoint,
     Throughput,
     Variant,
     Workaround,
@@ -353,43 +351,6 @@ def troubled():
                 message="Kernels of a call are unknown: this torch's profiler was built without CUPTI.",
             ),
         ),
-    )
-
-
-def swept():
-    """Several sizes, the largest of which doesn't fit."""
-    points = []
-    for size, eager_us, default_us, graphs_us in (
-        (1, 3900, 4200, 1100),
-        (8, 4000, 3900, 1300),
-        (32, 5220, 3560, 1940),
-    ):
-        variants = (
-            eager(float(eager_us), throughput=size * 1e6 / eager_us),
-            variant(median_us=float(default_us), eager_us=float(eager_us), spread=0.03),
-            variant(
-                "mode=reduce-overhead", float(graphs_us), eager_us=float(eager_us), cold_s=33.1
-            ),
-        )
-        points.append(
-            SweepPoint(size=size, variants=variants, noise=QUIET, best="mode=reduce-overhead")
-        )
-    reason = "out of memory: tried to allocate 18.4 GiB"
-    last = (
-        ended(EAGER, "failed", reason),
-        ended("default", "failed", reason),
-        ended("mode=reduce-overhead", "failed", reason),
-    )
-    points.append(SweepPoint(size=128, variants=last))
-    return report(
-        *last,
-        sweep=Sweep(sources=("x.shape[0]",), points=tuple(points)),
-        text=(
-            "torch.compile is faster with every size of x.shape[0] that ran. x.shape[0] = 1 to 32: "
-            "mode=reduce-overhead is fastest (3.55× to 2.69×); 128: eager mode failed (out of memory)."
-        ),
-        best="mode=reduce-overhead",
-        noise=None,
     )
 
 

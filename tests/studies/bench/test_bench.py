@@ -97,31 +97,6 @@ def test_an_impossible_variant_says_why(benched):
     assert benched.variant("dynamic=true")["status"] == "ok"
 
 
-def test_a_failing_size_leaves_the_others_measured(tmp_path):
-    (tmp_path / "napping.py").write_bytes(PROGRAM.read_bytes())
-    process = run_command(
-        *(
-            "bench",
-            "napping.py:Faster",
-            "--backend",
-            "aot_eager",
-            "--sweep",
-            "x.shape[0]=4,128",
-            "--format",
-            "json",
-        ),
-        cwd=tmp_path,
-        is_brief=True,
-        status=0,
-    )
-    small, large = json.loads(process.stdout)["sweep"]["points"]
-    assert [variant["status"] for variant in small["variants"]] == ["ok", "ok"]
-    assert [variant["status"] for variant in large["variants"]] == ["failed", "skipped"]
-    assert "at most 64 samples" in large["variants"][0]["reason"]
-    # Again, without running anything.
-    assert run_command("bench", "--format", "json", cwd=tmp_path).stdout == process.stdout
-
-
 QUICK = ("bench", "napping.py:Broken", "--backend", "aot_eager", "--variant", "dynamic=true")
 
 

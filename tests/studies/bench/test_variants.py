@@ -6,7 +6,7 @@ from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.recording import RepeatedBlocks
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.studies.bench.cure import compile_lines
-from graphdoctor.studies.bench.variants import parse_sweep, variants_of
+from graphdoctor.studies.bench.variants import variants_of
 from tests.each import for_each
 
 BASE = RunSpec(target="model.py", backend="inductor")
@@ -121,30 +121,3 @@ def test_lines_that_compile_a_model_name_what_repeats(regional, lines):
     assert (
         compile_lines(changes, RunSpec(target="model.py", backend="inductor"), (layers,)) == lines
     )
-
-
-# Sizes to run it with.
-
-
-def test_one_size_or_several_that_change_together():
-    assert parse_sweep("x.shape[0]=1,8,32").change(8).sizes == (("L['x']", 0, 8),)
-    both = parse_sweep("x.shape[1], batch['mask'].shape[0] = 4,2")
-    assert both.sizes == (4, 2)
-    assert both.change(4).sizes == (("L['x']", 1, 4), ("L['batch']['mask']", 0, 4))
-
-
-def test_sizes_that_can_t_be_read_are_refused_by_name():
-    for text, words in (
-        ("x.shape[0]", "names no size"),
-        ("=1,2", "names no size"),
-        ("x[0]=1,2", "names no size"),
-        ("x.shape[-1]=1", "names no size"),
-        ("x.shape[0]=", "whole numbers above 0"),
-        ("x.shape[0]=0,1", "whole numbers above 0"),
-        ("x.shape[0]=1.5", "whole numbers above 0"),
-        ("x.shape[0]=1,one", "whole numbers above 0"),
-        ("x.shape[0]=99999999999999999", "whole numbers above 0"),
-        ("x.shape[0]=8,8", "twice"),
-    ):
-        with pytest.raises(GraphDoctorError, match=words):
-            parse_sweep(text)

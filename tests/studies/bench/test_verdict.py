@@ -1,6 +1,6 @@
 """The answer of a bench in a sentence: only what was measured, and no doubt left out."""
 
-from graphdoctor.facts.bench import EAGER, Sweep, SweepPoint, asks_for_cuda_graphs
+from graphdoctor.facts.bench import EAGER, asks_for_cuda_graphs
 from graphdoctor.facts.diagnosis import Cost, Effects
 from graphdoctor.facts.kernels import CudaGraphs, CudaGraphSkip
 from graphdoctor.facts.spec import RunSpec
@@ -19,7 +19,6 @@ from tests.studies.bench.reports import (
     finding,
     in_best_rounds,
     mobilenet,
-    swept,
     troubled,
     variant,
     waiting,
@@ -171,33 +170,6 @@ def test_a_waiting_call_names_a_variant_with_cuda_graphs(arguments, untried):
 def test_a_noisy_machine_is_said():
     quiet, noisy = (verdict((eager(), variant()), noise) for noise in (QUIET, NOISY))
     assert noisy.text == f"{quiet.text} The machine was noisy, so small differences can't be seen."
-
-
-def sweep(*speeds, noise=None):
-    """Sizes, each with the time of a call of ``default``; None if eager mode fails there."""
-    failed = (ended(EAGER, "failed", "out of memory"),)
-    found = (
-        (size, failed if us is None else (eager(), variant(median_us=us))) for size, us in speeds
-    )
-    points = tuple(
-        SweepPoint(size=size, variants=variants, noise=noise, best=verdict(variants, noise).best)
-        for size, variants in found
-    )
-    return Sweep(sources=("x.shape[0]",), points=points)
-
-
-def test_a_sweep_says_from_which_size_on_it_pays(snapshot):
-    sweeps = [
-        sweep((1, 5200.0), (8, 4000.0), (32, 2000.0)),
-        sweep((32, 2000.0), (1, 4000.0), (128, None)),
-        sweep((1, 2000.0), (8, 5300.0), (32, 6000.0)),
-        sweep((1, 5300.0), (8, 5300.0)),
-        sweep((1, None)),
-        sweep((1, 2000.0), (8, 2000.0), noise=NOISY),
-        swept().sweep,
-    ]
-    found = [verdict(each.points[-1].variants, None, each) for each in sweeps if each is not None]
-    assert [(said.best, said.text) for said in found] == snapshot
 
 
 def test_a_wide_interval_says_nothing_of_a_variant():
