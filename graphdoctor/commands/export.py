@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from graphdoctor.commands.options import TRY, Given, OutputOptions, TargetArgument, with_options
+from graphdoctor.commands.options import Given, OutputOptions, TargetArgument, with_options
 from graphdoctor.commands.running import begin, finish, recording_of, tell_place
 from graphdoctor.facts.spec import RunSpec
 from graphdoctor.rules.diagnosed import diagnose_recording
 from graphdoctor.studies.documents import EXPORT
-from graphdoctor.trials.launch.request import Measured, Request
+from graphdoctor.trials.launch.request import Request
 
 
 @with_options(
     formats=EXPORT.names,
     without=("backend", "mode", "dynamic", "fullgraph", "options", "regional", "backward"),
 )
-def export(
-    target: TargetArgument, spec: RunSpec, common: OutputOptions, flags: Given, is_tried: bool = TRY
-) -> None:
+def export(target: TargetArgument, spec: RunSpec, common: OutputOptions, flags: Given) -> None:
     """Find out whether torch.export takes a model, and what blocks it.
 
     Strict and not, each in a process of its own; the exported program is compared with eager mode.
 
     Examples:
         graphdoctor export model.py: strict or not, and what is in the way
-        graphdoctor export model.py --try: and fixes
+        graphdoctor export model.py -o export.html: as a page
     """
     settings, output = begin(EXPORT, common, flags)
-    request = Request.of(spec, Measured(reads=is_tried), target=target)
+    request = Request.of(spec, target=target)
     with recording_of(request, settings, common, is_warm=True) as (recorded, setup):
         diagnosis = diagnose_recording(recorded.folder).diagnosis
         if not recorded.is_explained(diagnosis):
@@ -35,6 +33,6 @@ def export(
         from graphdoctor.studies.export.export import export as exported
 
         # What torch.compile alone refuses, torch.export may take.
-        report = exported(request, recorded.folder, diagnosis, setup, is_tried=is_tried)
+        report = exported(request, recorded.folder, diagnosis, setup)
     output.write(report)
     tell_place(recorded.made)

@@ -7,7 +7,6 @@ from typing import Literal
 from .base import Document, Fact
 from .bench import Correctness
 from .diagnosis import Finding
-from .fixes import TriedFix
 from .recording import CaptureGap, Environment, ExportInput, TargetInfo
 from .trials import ResultKind
 
@@ -20,19 +19,13 @@ Best = Literal["strict", "non-strict"]
 
 
 class ExportBlocker(Fact):
-    """Cause of an exception of torch.export, and the fixes tried against it."""
+    """Cause of an exception of torch.export."""
 
     finding: Finding
     """Place, problem and possible fixes."""
     type: str
     message: str
     """torch's own words."""
-    tried: tuple[TriedFix, ...] = ()
-    """Fixes that were tried; the round is the blocker's number. ``verified``: with it, and with
-    those that were kept before it, the export succeeds and the program computes what eager mode
-    does; ``moved``: torch then stops somewhere else."""
-    is_behind: bool = False
-    """True if it only showed with a fix for the blocker before it."""
 
 
 class ExportWay(Fact):
@@ -62,14 +55,7 @@ class ExportWay(Fact):
     """Output of eager mode that the program lacks: ``stdout``, or ``logs``, which are warnings
     too."""
     blockers: tuple[ExportBlocker, ...] = ()
-    """Problems that torch stopped at: the first alone, unless a fix that was tried led to the
-    next."""
-    is_cured: bool = False
-    """True if it exports with the verified fixes."""
-    diff: str = ""
-    """The verified edits of source, as one unified diff."""
-    settings: tuple[str, ...] = ()
-    """Lines of Python to run before the export, which were verified."""
+    """The first problem, at which torch stopped; empty where it names no line."""
 
 
 class ExportReport(Document):

@@ -13,7 +13,6 @@ from graphdoctor.views.next_step import after_export
 from graphdoctor.views.parts import (
     Block,
     Code,
-    Diff,
     Inline,
     Note,
     Row,
@@ -54,9 +53,7 @@ def export_view(report: ExportReport) -> View:
 
 
 def _parts(report: ExportReport) -> Iterator[Block]:
-    is_cured = any(way.is_cured for way in report.ways)
-    tone: Tone = "good" if report.best is not None else "warning" if is_cured else "bad"
-    yield Verdict(report.text, tone)
+    yield Verdict(report.text, "bad" if report.best is None else "good")
     if report.is_wrapped:
         text = "The target is a function; torch.export takes modules, so it was wrapped in one."
         yield Note(text, "dim")
@@ -80,20 +77,11 @@ def _parts(report: ExportReport) -> Iterator[Block]:
     for group in blocked_groups(report):
         stops = "stops" if len(group) == 1 else "stop"
         for blocker in group[-1].blockers:
-            start = "With the fix before, " if blocker.is_behind else ""
             card = card_of([blocker.finding], has_path=False)
-            title = (start, _flags(group), f" {stops} here")
-            yield Section(title, card, blocker.finding.code)
-    if any(way.blockers and not way.is_cured for way in report.ways):
+            yield Section((_flags(group), f" {stops} here"), card, blocker.finding.code)
+    if any(way.blockers for way in report.ways):
         text = "torch stops at the first thing that it can't export; more may come after it."
         yield Note(text, "dim")
-    for group in cured_groups(report):
-        exports, first = "exports" if len(group) == 1 else "export", group[0]
-        title = ("With these fixes, ", _flags(group), f" {exports}, and results equal eager mode's")
-        parts: list[Block] = [Diff(first.diff)] if first.diff else []
-        if first.settings:
-            parts += [Note("Run first:", "dim"), Code("\n".join(first.settings))]
-        yield Section(title, parts, "Fixes", tone="good")
     breaks = [
         Row(
             finding.code,
@@ -130,8 +118,7 @@ def _result(way: ExportWay) -> str:
     text = texts[way.status]
     if way.blockers:
         text = f"stops at {way.blockers[0].finding.location.shown}"
-    cured = " and works with the fixes" if way.is_cured else ""
-    return f"`strict={way.is_strict}` {text}{cured}"
+    return f"`strict={way.is_strict}` {text}"
 
 
 def _flags(group: Sequence[ExportWay]) -> Inline:
@@ -139,10 +126,9 @@ def _flags(group: Sequence[ExportWay]) -> Inline:
 
 
 def _way(way: ExportWay, report: ExportReport) -> Row:
-    is_good, is_doubtful = way.status == "exported", way.is_cured or way.status == "unknown"
-    tone: Tone = "good" if is_good else "warning" if is_doubtful else "bad"
+    tones: dict[WayStatus, Tone] = {"exported": "good", "unknown": "warning"}
     said = (Note(text, "dim") for text in left_out_texts(way, report))
-    return Row(_flags([way]), (Note(_way_text(way), tone), *said))
+    return Row(_flags([way]), (Note(_way_text(way), tones.get(way.status, "bad")), *said))
 
 
 def _way_text(way: ExportWay) -> str:
@@ -150,8 +136,7 @@ def _way_text(way: ExportWay) -> str:
         case "failed":
             return f"fails: {way.reason}"
         case "blocked":
-            cured = "; exports with the fixes" if way.is_cured else ""
-            return f"refused{cured}" if way.blockers else f"refused: {way.reason}"
+            return "refused" if way.blockers else f"refused: {way.reason}"
         case "different":
             said = f"exports, but computes something else: {way.reason}"
         case "unknown":
@@ -184,30 +169,14 @@ def blocked_groups(report: ExportReport) -> list[list[ExportWay]]:
     """Group the ways that torch refuses by reason."""
 
     def reasons(way: ExportWay) -> Hashable:
-        blockers = (
-            (blocker.finding.code, blocker.finding.location, blocker.tried)
-            for blocker in way.blockers
-        )
-        return tuple(
-            (code, place.file, place.line, tuple((fix.title, fix.verdict) for fix in tried))
-            for code, place, tried in blockers
-        )
+        findings = (blocker.finding for blocker in way.blockers)
+        return tuple((finding.code, *finding.location.at) for finding in findings)
 
     return list(grouped((reasons(way), way) for way in report.ways if way.blockers).values())
 
 
-def cured_groups(report: ExportReport) -> list[list[ExportWay]]:
-    """Group the ways that export with fixes by these."""
-    return list(
-        grouped(((way.diff, way.settings), way) for way in report.ways if way.is_cured).values()
-    )
-
-
 def to_paste(report: ExportReport) -> str | None:
-    """Return the lines that make the best program; None if there is none."""
-    ways = [way for way in report.ways if way.status in ("exported", "unknown")]
-    ways += [way for way in report.ways if way.is_cured]
-    for way in ways:
-        if report.best is None or way.is_strict == (report.best == "strict"):
-            return None if way.line is None else "\n".join((*way.settings, way.line))
-    return None
+    """Return the line that makes the best program; None if there is none."""
+    is_strict = report.best == "strict"
+    best = (way for way in report.ways if way.is_strict == is_strict)
+    return None if report.best is None else next(best).line

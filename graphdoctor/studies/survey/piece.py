@@ -245,9 +245,7 @@ class _PieceRun:
             from graphdoctor.studies.export.export import export
 
             with self._extra("export", "It wasn't exported"):
-                self.values |= _export_values(
-                    export(request, self.recording, diagnosis, setup, is_tried=False)
-                )
+                self.values |= _export_values(export(request, self.recording, diagnosis, setup))
         return outcome
 
     def _prepare(self, entry: CatalogEntry, setup: Setup) -> PieceOutcome:

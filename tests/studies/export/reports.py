@@ -2,15 +2,11 @@
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.export import ExportBlocker, ExportReport, ExportWay
-from graphdoctor.facts.fixes import Fix, TriedFix
+from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import CaptureGap, ExportInput
 from graphdoctor.facts.stack import StackEntry
 from tests.studies.bench.reports import EXACT, report
 
-EDIT = (
-    "--- a/model.py\n+++ b/model.py\n@@ -7,2 +7 @@\n-if y.sum() > 0:\n-    y = y * 2\n"
-    "+y = torch.where(y.sum() > 0, y * 2, y)\n"
-)
 INPUTS = (
     ExportInput(name="p_lin_weight", kind="parameter", target="lin.weight", value="f32[4, 4]"),
     ExportInput(name="x", kind="user_input", value="f32[s77, 4]"),
@@ -32,23 +28,6 @@ def branch(line=7):
         fixes=(Fix(title="Choose `y` with `torch.where`", kind="code"),),
         fingerprint=f"{line:016x}",
     )
-
-
-def tried(**more):
-    """A fix for it that works."""
-    values = {
-        "title": "Choose `y` with `torch.where`",
-        "kind": "code",
-        "diff": EDIT,
-        "is_safe": False,
-        "code": "GD102",
-        "fingerprint": branch().fingerprint,
-        "finding_place": "model.py:7",
-        "round": 1,
-        "is_on_untouched": True,
-        "verdict": "verified",
-    }
-    return TriedFix(**values | more)
 
 
 def made(*, is_strict=False, **more):
@@ -73,7 +52,6 @@ def refused(*, is_strict=True, **more):
         finding=branch(),
         type="torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode",
         message="Could not guard on data-dependent expression Eq(u0, 1)",
-        tried=(tried(),),
     )
     values = {"status": "blocked", "reason": "Could not guard", "blockers": (blocker,)}
     return ExportWay(is_strict=is_strict, **values | more)
@@ -98,7 +76,7 @@ def blocked():
     """One way works, the other with a fix."""
     return exported(
         made(),
-        refused(is_cured=True, diff=EDIT),
+        refused(),
         is_wrapped=True,
         calls_other=(3,),
         breaks=(branch(12),),

@@ -80,29 +80,13 @@ def export(folder, program, *options):
     return json.loads(done.stdout)
 
 
-def test_fixes_are_tried_one_blocker_after_the_other(tmp_path):
-    document = export(tmp_path, CHAIN, "--try")
-    loose, strict = document["ways"]
+def test_what_blocks_is_named_with_other_breaks(tmp_path):
+    document = export(tmp_path, CHAIN)
     assert [way["status"] for way in document["ways"]] == ["blocked", "blocked"]
-    # NumPy has no values to work with where Python runs the program.
-    assert [blocker["finding"]["code"] for blocker in loose["blockers"]] == ["GD102", "GD600"]
-    assert {fix["verdict"] for fix in loose["blockers"][0]["tried"]} == {"moved"}
-    assert loose["blockers"][0]["tried"][0]["reasons"][0]["kind"] == "stops_at"
-    assert loose["blockers"][1]["finding"]["location"]["line"] == 10
-    assert not loose["is_cured"]
-    # Dynamo follows it.
-    assert [blocker["finding"]["code"] for blocker in strict["blockers"]] == [
-        "GD102",
-        "GD107",
-        "GD119",
-    ]
-    assert [blocker["tried"][0]["verdict"] for blocker in strict["blockers"]] == ["verified"] * 3
-    assert [blocker["is_behind"] for blocker in strict["blockers"]] == [False, True, True]
-    assert "torch._check(kept.shape[0] > 2)" in strict["diff"]
-    assert strict["is_cured"]
-    assert "torch.where" in strict["diff"]
-    assert document["text"].endswith("and works with the fixes.")
-    assert (tmp_path / "model.py").read_text() == CHAIN
+    for way in document["ways"]:
+        (blocker,) = way["blockers"]
+        assert (blocker["finding"]["code"], blocker["finding"]["location"]["line"]) == ("GD102", 8)
+    assert {"GD107", "GD119"} <= {finding["code"] for finding in document["breaks"]}
 
 
 def test_a_program_that_keeps_state_is_compared_with_eager_mode(tmp_path):

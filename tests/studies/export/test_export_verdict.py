@@ -2,14 +2,8 @@
 
 from graphdoctor.facts.export import ExportWay
 from graphdoctor.studies.export.export import best_of
-from graphdoctor.studies.export.view import (
-    answer,
-    blocked_groups,
-    cured_groups,
-    left_out_texts,
-    to_paste,
-)
-from tests.studies.export.reports import EDIT, exported, made, refused
+from graphdoctor.studies.export.view import answer, blocked_groups, left_out_texts, to_paste
+from tests.studies.export.reports import exported, made, refused
 
 
 def test_the_way_to_take_and_the_answer(snapshot):
@@ -26,7 +20,6 @@ def test_the_way_to_take_and_the_answer(snapshot):
         "what is right comes before what is unknown": (made(**unknown), made(is_strict=True)),
         "non-strict may be right": (made(**unknown), strict),
         "none works": (loose, strict),
-        "one works with fixes": (refused(is_strict=False, is_cured=True), strict),
         "one fails": (loose, failed),
     }
     assert {
@@ -37,20 +30,11 @@ def test_the_way_to_take_and_the_answer(snapshot):
 def test_ways_that_stop_for_the_same_reasons_are_shown_once():
     report = exported(refused(is_strict=False), refused(), best=None)
     assert [len(group) for group in blocked_groups(report)] == [2]
-    assert cured_groups(report) == []
-    report = exported(
-        refused(is_strict=False, is_cured=True, diff=EDIT),
-        refused(is_cured=True, diff=EDIT),
-        best=None,
-    )
-    assert [len(group) for group in cured_groups(report)] == [2]
 
 
 def test_what_to_paste_is_what_was_run():
     assert to_paste(exported(made(), made(is_strict=True))) == made().line
     assert to_paste(exported(refused(is_strict=False), refused(), best=None)) is None
-    cured = refused(is_strict=False, is_cured=True, settings=("import this",), line=made().line)
-    assert to_paste(exported(cured, refused(), best=None)) == f"import this\n{made().line}"
 
 
 def test_what_a_program_leaves_out_is_said():
