@@ -218,16 +218,6 @@ def test_explain_is_short_and_its_facts_come_by_detail(tmp_path: Path) -> None:
         words = await client.call_tool("report", {"recording": recording, "detail": "report"})
         assert "<summary>Environment</summary>" in words.structured_content["report"]
 
-        listed = [str(resource.uri) for resource in (await client.list_resources()).resources]
-        assert f"graphdoctor://recordings/{recording}" in listed
-        for uri in (f"graphdoctor://recordings/{recording}", "graphdoctor://report"):
-            assert "3 lines break the graph" in (await client.read_resource(uri)).contents[0].text
-        rule = (await client.read_resource("graphdoctor://rules/GD101")).contents[0].text
-        assert rule.startswith("# GD101 print-or-log")
-        for missing in ("graphdoctor://recordings/none", "graphdoctor://rules/GD999"):
-            with pytest.raises(mcp.MCPError, match="There is no"):
-                await client.read_resource(missing)
-
     use(work, tmp_path)
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import islice
 from pathlib import Path
 
 from lsprotocol import types
 from pygls.workspace import TextDocument
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.bench import EAGER
 from graphdoctor.facts.command import rule_url
 from graphdoctor.facts.diagnosis import Finding, Severity
 from graphdoctor.facts.fixes import LOSSY, WORKING
@@ -24,10 +24,9 @@ from graphdoctor.rules.gate.ignores import comments_in, ignored_by
 from graphdoctor.servers.lsp.known import Home, Known, Run, Seen, moved
 from graphdoctor.views import words
 from graphdoctor.views.html.lines import LineState
-from graphdoctor.views.measures import speedup_text
 from graphdoctor.views.printable import printable
 from graphdoctor.views.reasons import verdict_text
-from graphdoctor.wording import counted, duration, join_texts, percent
+from graphdoctor.wording import counted, join_texts
 
 SOURCE = "graphdoctor"
 _SEVERITIES: dict[Severity, types.DiagnosticSeverity] = {
@@ -123,8 +122,7 @@ def hover(document: TextDocument, known: Known, line: int, seen: Sequence[Seen])
                 parts.append(f"*{cost}*")
             parts.append(f"{counted(finding.count, 'time')}, {sighting.run.age}")
     path = path_of(document)
-    recorded = [run for run in known.runs_of(path) if run[0].bench is None and not run[0].lines]
-    for run, text in recorded[:1]:
+    for run, text in islice(known.runs_of(path), 1):
         lines = moved(text, document.source)
         states = run.annotated.get(Path(relative(str(path), known.home.root)), {})
         parts += [
@@ -132,70 +130,26 @@ def hover(document: TextDocument, known: Known, line: int, seen: Sequence[Seen])
             for at, state in states.items()
             if state in _RUNS and lines.to_before(at) == line and not lines.is_changed_after(at)
         ]
-    parts += [text for at, text in line_times(document, known) if at == line]
     return "\n\n".join(parts) or None
 
 
-def line_times(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
-    """Yield the time of each line that the newest profile saw: its line now, and its time by
-    pass.
-    """
-    path = path_of(document)
-    for run, text in known.runs_of(path):
-        lines = moved(text, document.source)
-        for timed in run.lines:
-            if known.home.root / timed.file == path and not lines.is_changed_after(timed.line):
-                passes = [("forward", timed.forward_us), ("backward", timed.backward_us)]
-                times = ", ".join(f"{duration(us)} {name}" for name, us in passes if us)
-                yield lines.to_before(timed.line), f"{percent(timed.share)} of the call: {times}"
-        if run.lines:
-            return
-
-
 def lenses(document: TextDocument, known: Known) -> Iterator[tuple[int, str]]:
-    """Yield what is shown above each compiled function: its line now, and how it fared.
-
-    How much is compiled, and how fast it is, are the whole run's, so they stand where one function
-    is compiled alone.
-    """
+    """Yield what is shown above each compiled function: its line now, and how it fared."""
     path, shown = path_of(document), dict[int, str]()
     for run, text in known.runs_of(path):
-        lines, diagnosis = moved(text, document.source), run.diagnosis
-        frames = {
-            (frame.file, frame.line): (frame, report)
-            for frame, report in diagnosis.each_frame()
-            if not frame.resumes_at
-        }
-        summary, is_alone = diagnosis.summary, len(frames) == 1
-        for frame, report in frames.values():
-            line = lines.to_before(frame.line)
-            if Path(frame.file) != path or line in shown:
+        lines = moved(text, document.source)
+        for frame, report in run.diagnosis.each_frame():
+            if Path(frame.file) != path or frame.resumes_at:
                 continue
-            is_share_known = is_alone and summary.coverage is not None
-            titles = [
-                f"{words.share_text(summary.coverage)} compiled"
-                if is_share_known
-                else report.state.replace("_", " ")
-            ]
             broken = {
                 finding.location.at
-                for finding in diagnosis.findings
+                for finding in run.diagnosis.findings
                 if finding.code.startswith("GD1")
                 and finding.location.function == (frame.qualname or frame.function)
             }
-            breaks = summary.break_sites if is_alone else len(broken)
-            titles += [counted(breaks, "break site")] if breaks else []
-            if is_alone:
-                benches = (
-                    other.bench for other, _ in known.runs_of(path) if other.target == run.target
-                )
-                bench = next(filter(None, benches), None)
-                titles += [
-                    f"{speedup_text(variant.speedup)} (bench)"
-                    for variant in (bench.variants if bench else ())
-                    if variant.name != EAGER and variant.speedup is not None
-                ][:1]
-            shown[line] = " · ".join(titles)
+            breaks = counted(len(broken), "break site") if broken else None
+            title = join_texts(" · ", report.state.replace("_", " "), breaks)
+            shown.setdefault(lines.to_before(frame.line), title)
     yield from shown.items()
 
 

@@ -13,18 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.base import Fact, InvalidFactError
-from graphdoctor.facts.bench import BenchReport
+from graphdoctor.facts.base import InvalidFactError
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.picture import Picture
-from graphdoctor.facts.profile import ProfiledLine, ProfileReport
-from graphdoctor.facts.reading import read_json
 from graphdoctor.facts.stack import relative
 from graphdoctor.fixes.patch import LineMap
-from graphdoctor.probe.wire import BENCH_FILE, PROFILE_FILE
 from graphdoctor.rules.diagnosed import Needs, diagnose_recording
 from graphdoctor.rules.gate.check import Policy
 from graphdoctor.trials.launch.store import Store, made_at
@@ -33,9 +28,6 @@ from graphdoctor.views.words import about_time
 
 _MOST = 20
 """Recordings that are looked at, the newest first."""
-
-
-_Report = TypeVar("_Report", bound=Fact)
 
 
 @dataclass(frozen=True)
@@ -68,8 +60,6 @@ class Run:
     diagnosis: Diagnosis
     made_s: float
     texts: Mapping[Path, str] = field(default_factory=dict)
-    bench: BenchReport | None = None
-    lines: tuple[ProfiledLine, ...] = ()
     read: Callable[[], tuple[AnnotatedFile, ...]] = tuple
     is_of_gate: bool = False
 
@@ -139,10 +129,10 @@ class Known:
                 key = folder, max(file.stat().st_mtime_ns for file in files)
                 runs[key] = self._read[key] if key in self._read else self._run(folder)
         self._read = runs
-        # What an older run of the same target said is outdated, but for what only studies measure.
-        newest: dict[tuple[str, bool, bool], Run] = {}
+        # What an older run of the same target said is outdated.
+        newest: dict[str, Run] = {}
         for run in filter(None, runs.values()):
-            newest.setdefault((run.target, run.bench is not None, bool(run.lines)), run)
+            newest.setdefault(run.target, run)
         self._runs = tuple(newest.values())
 
     def _run(self, folder: Path) -> Run | None:
@@ -159,8 +149,6 @@ class Known:
             for source in sources
             if source.text is not None and source.origin == "user"
         }
-        bench = _study(folder / BENCH_FILE, BenchReport)
-        profile = _study(folder / PROFILE_FILE, ProfileReport)
         when = made_at(folder)
         made_s = when.timestamp() if when else folder.stat().st_mtime
 
@@ -168,9 +156,8 @@ class Known:
             result = diagnose_recording(folder, needs=Needs(picture=True), root=self.home.root)
             return annotate(result.diagnosis, result.picture or Picture(), self.home.root)
 
-        lines = profile.lines if profile else ()
         is_of_gate = folder in self.home.store.newest("@check")
-        return Run(diagnosis, made_s, texts, bench, lines, read, is_of_gate=is_of_gate)
+        return Run(diagnosis, made_s, texts, read, is_of_gate=is_of_gate)
 
     def runs_of(self, path: Path) -> Iterator[tuple[Run, str]]:
         """Yield the newest runs of targets that touched a file, the newest first, each with the
@@ -187,8 +174,6 @@ class Known:
         sightings: dict[tuple[str, int, str | None], Seen] = {}
         covered: set[str] = set()
         for run, text in self.runs_of(path):
-            if run.bench is not None or run.lines:
-                continue
             lines = moved(text, now)
             for finding in run.diagnosis.findings:
                 place = finding.location
@@ -211,9 +196,3 @@ class Known:
         name = relative(str(path), self.home.root)
         configured = (target for target in self.home.policies if target.split(":")[0] == name)
         return last or next(configured, name)
-
-
-def _study(file: Path, kind: type[_Report]) -> _Report | None:
-    with suppress(OSError, InvalidFactError):
-        return read_json(kind, file.read_bytes())
-    return None

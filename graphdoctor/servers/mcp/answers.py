@@ -95,8 +95,7 @@ class Answer(Fact):
     next: str | None = None
     """The command to run next; None if nothing is left to do, or unknown."""
     detail: Any = None
-    """The facts that ``detail`` asks for, of the document whose schema is a resource; None if it
-    asks for none."""
+    """The facts that ``detail`` asks for; None if it asks for none."""
     printed: tuple[str, ...] = ()
     """The last lines of standard error, if the command failed: its own and the program's."""
     notice: str = NOTICE

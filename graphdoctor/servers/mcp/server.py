@@ -1,6 +1,4 @@
-"""The server on standard streams: tools, each call a command as a child process; resources;
-prompts.
-"""
+"""The server on standard streams: tools, each call a command as a child process; prompts."""
 
 from __future__ import annotations
 
@@ -14,22 +12,19 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp.types import CallToolResult, ListRootsResult, Resource, TextContent
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import CallToolResult, ListRootsResult, TextContent
 
 from graphdoctor.facts.reading import plain
 from graphdoctor.fixes.diffs import DiffError, changes_of
 from graphdoctor.fixes.patch import unified
-from graphdoctor.rules.catalog import PAGES
 from graphdoctor.servers.child import run_command
-from graphdoctor.servers.mcp.answers import NOTICE, Answer, content_of, read_into, safe
+from graphdoctor.servers.mcp.answers import Answer, content_of, read_into, safe
 from graphdoctor.servers.mcp.texts import fix_graph_breaks, skill, slow_compile
 from graphdoctor.servers.mcp.tools import OFFERS, Parameter, command_tool, tool_of
 from graphdoctor.trials.launch.store import Store
 from graphdoctor.version import __version__
 
-_MARKDOWN = "text/markdown"
-_RECORDINGS = "graphdoctor://recordings"
 Offered = tuple[str, Sequence[Parameter]]
 
 
@@ -59,33 +54,8 @@ class Server(MCPServer):  # type: ignore[misc]
         self._offered, self._store_of = offered, store_of
         self._turn = anyio.Lock()
         self._folder = Path.cwd()
-        self.resource("graphdoctor://report", mime_type=_MARKDOWN)(self.report)
-        self.resource(f"{_RECORDINGS}/{{name}}", mime_type=_MARKDOWN)(self.recording)
-        self.resource("graphdoctor://rules/{code}", mime_type=_MARKDOWN)(self.rule)
         self.prompt(title="Find and fix the graph breaks of this model")(fix_graph_breaks)
         self.prompt(title="Why is compile slow here?")(slow_compile)
-
-    async def list_resources(self) -> list[Resource]:
-        """The last report, and the recordings of where the last call ran, the newest first."""
-        newest = [(f"{_RECORDINGS}/{path.name}", path.name) for path in self._store.newest()]
-        recordings = [Resource(uri=uri, name=name, mime_type=_MARKDOWN) for uri, name in newest]
-        return [*await super().list_resources(), *recordings]
-
-    async def report(self) -> str:
-        """The report of the last recording."""
-        return await self._markdown()
-
-    async def recording(self, name: str) -> str:
-        """The report of a recording."""
-        if self._store.find(name) is None:
-            raise ResourceNotFoundError(f"There is no recording {name}.")
-        return await self._markdown(name)
-
-    def rule(self, code: str) -> str:
-        """A rule's page: what it finds, why it costs, what to write."""
-        if (page := PAGES.get(code)) is None:
-            raise ResourceNotFoundError(f"There is no rule {code}.")
-        return f"# {page.code} {page.name}\n\n{page.documentation()}"
 
     @property
     def _store(self) -> Store:
@@ -133,14 +103,6 @@ class Server(MCPServer):  # type: ignore[misc]
         return CallToolResult(
             content=content, structured_content=safe(plain(answer)), is_error=is_failed
         )
-
-    async def _markdown(self, *named: str) -> str:
-        status, stdout, printed = await run_command(
-            ["report", "--format", "markdown", "--", *named], self._folder
-        )
-        if status:
-            raise ResourceError("\n".join(printed))
-        return f"> {NOTICE}\n\n{stdout.decode()}"
 
     def _patch(self, patch: str, file: str | None, uris: Sequence[str]) -> bytes:
         """Return an edit as a diff; what it names has to lie below the roots, too."""
