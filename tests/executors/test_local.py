@@ -392,7 +392,7 @@ def test_slots_have_what_was_asked_for_and_nothing_in_common(there, share, most)
 def test_pieces_share_a_gpu_in_turns(gpus, share, names):
     there = replace(EIGHT, gpus=gpus)
     if names is None:
-        with pytest.raises(GraphDoctorError, match="Each piece needs 0.25 GPUs, but none"):
+        with pytest.raises(GraphDoctorError, match=r"Each piece needs 0\.25 GPUs, but none"):
             slots_for(Share(None, share), there, most=4)
     else:
         slots = slots_for(Share(None, share), there, most=4)

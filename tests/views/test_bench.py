@@ -27,12 +27,7 @@ from tests.studies.bench.reports import (
 )
 from tests.views.outputs import on_terminal
 
-REPORTS = {
-    "faster": mobilenet,
-    "slower": attention,
-    "troubled": troubled,
-    "waiting": waiting,
-}
+REPORTS = {"faster": mobilenet, "slower": attention, "troubled": troubled, "waiting": waiting}
 
 
 def rendered(shown: BenchReport, *, width: int = 80, is_verbose: bool = False) -> str:
