@@ -86,7 +86,7 @@ def test_what_blocks_is_named_with_other_breaks(tmp_path):
     for way in document["ways"]:
         (blocker,) = way["blockers"]
         assert (blocker["finding"]["code"], blocker["finding"]["location"]["line"]) == ("GD102", 8)
-    assert {"GD107", "GD119"} <= {finding["code"] for finding in document["breaks"]}
+    assert {"GD104", "GD107"} <= {finding["code"] for finding in document["breaks"]}
 
 
 def test_a_program_that_keeps_state_is_compared_with_eager_mode(tmp_path):
