@@ -109,9 +109,6 @@ class KernelTime(Fact):
     within: tuple[shared.OperationName, ...] = ()
     """The outermost operations that it is part of, such as ``aten::linear``; empty for
     Inductor's."""
-    lines: tuple[CodeLine, ...] = ()
-    """The lines that compute it in eager mode; empty if that is unknown, and for compiled
-    code."""
 
 
 NOTABLE_COPIES = 0.1

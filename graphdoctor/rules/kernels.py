@@ -365,15 +365,11 @@ def _only_in(run: KernelShare, other_run: KernelShare) -> list[KernelTime]:
 def _apart(
     run: KernelShare, other_run: KernelShare, only: str, lines: Mapping[str, Sequence[CodeLine]]
 ) -> Iterator[str]:
-    """Yield the kernels that the other run doesn't have, as a clause; ``lines``: of each, if it
-    doesn't have them itself.
-    """
+    """Yield the kernels that the other run doesn't have, as a clause; ``lines``: of each."""
     texts = []
     for kernel in _only_in(run, other_run):
         times = f"{kernel.count} × " if kernel.count > 1 else ""
-        places = [
-            f"{Path(line.file).name}:{line.line}" for line in lines.get(kernel.name) or kernel.lines
-        ]
+        places = [f"{Path(line.file).name}:{line.line}" for line in lines.get(kernel.name, ())]
         operations = [f"`{operation}`" for operation in kernel.operations]
         details = filter(None, [duration(kernel.us), *operations, listed(places, 2)])
         texts.append(f"{times}`{kernel.name}` ({', '.join(details)})")

@@ -13,7 +13,6 @@ import pytest
 from graphdoctor.facts.kernels import (
     CacheBypass,
     CacheBypassKind,
-    CodeLine,
     CudaGraphFunction,
     CudaGraphInput,
     CudaGraphs,
@@ -182,10 +181,7 @@ SOFTMAX = KernelTime(name="triton_red_fused__softmax_0", kind="generated", us=20
 
 def gemm(name, us, operation="aten::addmm"):
     """A library's kernel on a GPU."""
-    places = (CodeLine(file="/project/net.py", line=7), CodeLine(file="/project/head.py", line=30))
-    return KernelTime(
-        name=name, kind="library", us=us, count=2, operations=(operation,), lines=places
-    )
+    return KernelTime(name=name, kind="library", us=us, count=2, operations=(operation,))
 
 
 TINY = {"library_us": 5.0, "generated_us": 10.0, "region_us": 70.0}

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import takewhile
 from operator import attrgetter
 from time import perf_counter
@@ -23,14 +22,7 @@ from typing import NamedTuple, TypeVar
 
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from ...facts.kernels import (
-    MOST_KERNELS,
-    CodeLine,
-    KernelKind,
-    KernelShare,
-    KernelTime,
-    ProfilePhase,
-)
+from ...facts.kernels import MOST_KERNELS, KernelKind, KernelShare, KernelTime, ProfilePhase
 from ...facts.profiled import InductorRun, KernelRun
 from ..torch_private.torch_api import (
     CACHE_LOOKUP,
@@ -44,8 +36,6 @@ from ..torch_private.torch_kernels import (
     COPIES,
     GRAPH_INPUT_COPY,
     GRAPH_LAUNCHES,
-    LINE_RANGE,
-    LineRanges,
     ProfiledEvent,
     is_communication,
     is_generated,
@@ -125,16 +115,6 @@ class Kernel(NamedTuple):
         """
         nodes = takewhile(lambda node: node not in index, self.around())
         return [node.event for node in nodes if _OPERATION.match(node.event.name)]
-
-    def line(self) -> CodeLine | None:
-        """Return the line of the program, by its operation's range; None without one."""
-        children = [] if self.node is None else self.node.children
-        # What ran first shows itself around the range, with one of the mode's between the two.
-        nodes = [node for child in children for node in (child, *child.children)]
-        names = (node.event.name for node in (*nodes, *self.around()))
-        name = next((name for name in names if name.startswith(LINE_RANGE)), "")
-        number, _, file = name.removeprefix(LINE_RANGE).partition(" ")
-        return CodeLine(file=file, line=int(number)) if file else None
 
 
 _Runs = tuple[list[InductorRun], list[KernelRun]]
@@ -400,16 +380,6 @@ def device_us(make: Make, restore: Restore | None, seconds: float) -> float | No
             restore()
         us = _covered_ns(_spans(_on_device(profiled_events(profiler)))) / 1e3 / made
     return us or None
-
-
-def with_lines(share: KernelShare, call: Repeated, is_own: Callable[[str], bool]) -> KernelShare:
-    """Add the lines that compute the kernels of a call in eager mode."""
-    lines: dict[str, dict[CodeLine, None]] = defaultdict(dict)
-    for kernel in seen_call(call, partial(LineRanges, is_own)).kernels:
-        if (line := kernel.line()) is not None:
-            lines[short_name(kernel.name)][line] = None
-    largest = (it.replace(lines=tuple(lines[it.name])) for it in share.largest)
-    return share.replace(largest=tuple(largest))
 
 
 def seen_call(call: Repeated, around: Around) -> SeenCall:

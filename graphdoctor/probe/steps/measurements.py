@@ -39,10 +39,9 @@ from ..measure.coverage import (
     profiled,
 )
 from ..measure.guard_cost import CheckTimer, spread, time_searches
-from ..measure.kernels import Repeated, is_disturbed, measure_kernels, seen_call, with_lines
+from ..measure.kernels import Repeated, is_disturbed, measure_kernels, seen_call
 from ..measure.timing import PeakMemory, kept_bytes, time_calls
 from ..record.errors import type_name
-from ..record.files import is_user_file
 from ..record.streams import silence
 from ..target.snapshot import RandomState, restorer
 from ..target.targets import Call
@@ -175,10 +174,6 @@ def _measure_kernels(workload: Workload, call: Call) -> None:
                 one_by_one = _one_by_one(lambda: seen_call(compiled, graph_runs_marked))
                 measured = replace(measured, one_by_one=one_by_one)
         share = measured.share()
-        if not workload.is_compiled:
-            # A mode of the program's own may not bear another; lines are worth no measurement.
-            with suppress(Exception):
-                share = with_lines(share, compiled, is_user_file)
         profiled_call = None
         if is_profile:
             make = partial(workload.make_again, call, is_eager=True)

@@ -23,7 +23,7 @@ from torch.profiler import ProfilerActivity
 from ...facts.base import Fields
 from ...facts.kernels import GraphPartitions
 from ..events import EventFile
-from .torch_api import DispatchMode, Undo, counters, current_compile_id
+from .torch_api import Undo, counters, current_compile_id
 
 OperatorRole = Literal["kernel", "copy", "calls", "none"]
 """``kernel``: it computes itself; ``copy``: it copies memory; ``calls``: it has no kernel of its
@@ -137,36 +137,6 @@ def quick_range(name: str) -> AbstractContextManager[Any]:
     ``csrc/autograd/init.cpp``, 2.13).
     """
     return torch._C._profiler._RecordFunctionFast(name)
-
-
-LINE_RANGE = "graphdoctor_line "
-"""What the profiler range of an operation that eager mode runs begins with; then the line, a space
-and the file."""
-
-
-class LineRanges(DispatchMode):
-    """Puts each operation of eager mode in a profiler range that names the line of the program that
-    runs it.
-
-    An operation shows itself around its range, too: the mode calls it once more
-    (``torch/utils/_python_dispatch.py``, 2.13). Compiled code isn't run under a mode. ``is_own``:
-    whether a file is the program's.
-    """
-
-    def __init__(self, is_own: Callable[[str], bool]) -> None:
-        super().__init__()
-        self._is_own = is_own
-
-    def __torch_dispatch__(
-        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Call the operation in its range."""
-        frame = sys._getframe(1)
-        while frame.f_back is not None and not self._is_own(frame.f_code.co_filename):
-            frame = frame.f_back
-        name = f"{LINE_RANGE}{frame.f_lineno} {frame.f_code.co_filename}" if frame.f_back else ""
-        with quick_range(name):
-            return operation(*args, **(kwargs or {}))
 
 
 class ProfiledEvent(NamedTuple):
