@@ -349,7 +349,7 @@ def _resizing(tensors: Sequence[Leaf], batch: int, size: int) -> list[_Edit]:
 # Properties.
 
 _MAX_MODULES = 50
-_MAX_CHOICES = 4
+_MAX_MEMBERS = 4
 
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _INTEGERS = (torch.int64, torch.int32, torch.int16)
@@ -404,14 +404,13 @@ def properties_of(call: Call, function: Any, *, is_no_grad: bool) -> list[Proper
 def _plain_property(leaf: Leaf) -> Property:
     value, kind = leaf.value, type(leaf.value)
     name = {str: "text", bool: "flag", int: "number", float: "number"}.get(kind, "value")
-    members = leaf.choices or (type(value) if isinstance(value, enum.Enum) else ())
-    others = [(choice, False) for choice in members if choice != value][:_MAX_CHOICES]
-    if others:
-        name = "text" if kind is str else "value"
-    elif kind in (int, float, bool):
+    others: list[tuple[Any, bool]] = []
+    if kind in (int, float, bool):
         others = _other_numbers(value)
     elif kind is str:
         others = [(f"{value}_", False), (f"{value}__", False)]
+    elif isinstance(value, enum.Enum):
+        others = [(member, False) for member in kind if member != value][:_MAX_MEMBERS]
     base = value_text(value) + " (default)" * leaf.is_default
     if value is None and not others:
         return Property(leaf.expression, "none", base, reason="it is None")
@@ -559,11 +558,11 @@ def _attributes(function: Module) -> Iterator[Property]:
 
 def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property]:
     def setting(
-        name: str, kind: str, setter: Callable[[Any], object], now: Any, *others: Any, tier: int = 0
+        name: str, kind: str, setter: Callable[[Any], object], now: Any, *others: Any
     ) -> Property:
         text = dtype_text if isinstance(now, torch.dtype) else str
         values = [Variant(text(n), (), partial(set_for, setter, now, n)) for n in others]
-        return Property(name, kind, text(now), [Way(values)], (tier,))
+        return Property(name, kind, text(now), [Way(values)], (0,))
 
     for switched in _in_other_mode(function, "{}"):
         base = "train" if function.training else "eval"
@@ -580,9 +579,6 @@ def _modes(function: Any, *, is_no_grad: bool, device: str) -> Iterator[Property
     yield setting("default dtype", "default_dtype", torch.set_default_dtype, dtype, other)
     counts = count + 1, count + 2
     yield setting("number of threads", "threads", torch.set_num_threads, count, *counts)
-    is_on = torch.are_deterministic_algorithms_enabled()
-    choose = torch.use_deterministic_algorithms
-    yield setting("deterministic algorithms", "determinism", choose, is_on, not is_on, tier=7)
 
 
 @contextmanager

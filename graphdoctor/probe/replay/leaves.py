@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ from ...facts.recording import ExportCalls
 from ..record.describe import value_text
 from ..record.listener import argument_names
 from ..target.snapshot import attribute_names
-from ..target.targets import Call, plain_function, signature_of
+from ..target.targets import Call, signature_of
 from ..torch_private.torch_api import tree_leaves, tree_structure
 
 _MAX_STEPS = 8
@@ -30,14 +30,11 @@ Step = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Leaf:
-    """One value in a call, reached from ``[args, kwargs]``; ``choices``: those of its annotation
-    (``Literal``).
-    """
+    """One value in a call, reached from ``[args, kwargs]``."""
 
     path: tuple[Step, ...]
     expression: str
     value: Any
-    choices: tuple[Any, ...] = ()
     is_default: bool = False
 
 
@@ -45,24 +42,13 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
     """List the leaves of a call's arguments in the order of the signature, then the defaults that
     the call omits.
     """
-    choices = _choices(function)
     leaves: list[Leaf] = []
 
     def add(value: Any, path: tuple[Step, ...], expression: str) -> None:
-        is_named = isinstance(value, list | tuple) and hasattr(value, "_fields")
-        inside: list[tuple[str, Any, str]] = []
-        is_leaf = len(path) >= _MAX_STEPS
-        if not is_leaf and (is_named or type(value) in (list, tuple)):
-            inside = [("item", at, f"[{at}]") for at in range(len(value))]
-        elif not is_leaf and isinstance(value, dict):
-            inside = [("item", key, f"[{value_text(key)}]") for key in value]
-        elif not is_leaf:
-            names = attribute_names(value, is_callable=of_callables)
-            inside = [("attribute", name, f".{name}") for name in names]
-            is_leaf = not names
-        if is_leaf:
-            leaves.append(Leaf(path, expression, value, choices.get(expression, ())))
-        for kind, key, text in inside:
+        steps = _steps_into(value, of_callables) if len(path) < _MAX_STEPS else None
+        if steps is None:
+            leaves.append(Leaf(path, expression, value))
+        for (kind, key), text in steps or ():
             item = value[key] if kind == "item" else getattr(value, key, None)
             add(item, (*path, (kind, key)), expression + text)
 
@@ -78,8 +64,19 @@ def leaves_of(call: Call, function: Any, *, of_callables: bool = False) -> list[
         is_plain = default is None or type(default) in (int, float, bool, str)
         if can_be_named and is_plain and name not in names:
             path = (("item", 1), ("item", name))
-            leaves.append(Leaf(path, name, default, choices.get(name, ()), is_default=True))
+            leaves.append(Leaf(path, name, default, is_default=True))
     return leaves
+
+
+def _steps_into(value: Any, of_callables: bool) -> list[tuple[Step, str]] | None:
+    """List the steps to what is in a value, as code too; None for a leaf."""
+    is_named = isinstance(value, tuple) and hasattr(value, "_fields")
+    if is_named or type(value) in (list, tuple):
+        return [(("item", at), f"[{at}]") for at in range(len(value))]
+    if isinstance(value, dict):
+        return [(("item", key), f"[{value_text(key)}]") for key in value]
+    names = attribute_names(value, is_callable=of_callables)
+    return [(("attribute", name), f".{name}") for name in names] or None
 
 
 def replaced(
@@ -137,21 +134,6 @@ def passed_arguments(call: Call, function: Any) -> Iterator[tuple[tuple[Step, St
         yield (("item", 0), ("item", index)), name, value
     for name, value in kwargs.items():
         yield (("item", 1), ("item", name)), name, value
-
-
-def _choices(function: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the values that the annotations of parameters allow (``Literal``)."""
-    called = plain_function(function)
-    try:
-        hints = get_type_hints(called)
-    except Exception:  # noqa: BLE001 - an annotation may name anything, or nothing that exists
-        # Those that aren't text are there all the same.
-        hints = getattr(called, "__annotations__", {})
-    choices = {}
-    for name, hint in hints.items():
-        literals = (part for part in (hint, *get_args(hint)) if get_origin(part) is Literal)
-        choices[name] = tuple(choice for part in literals for choice in get_args(part))
-    return choices
 
 
 class AlikeCalls:

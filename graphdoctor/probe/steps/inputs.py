@@ -62,7 +62,7 @@ class Varying:
         events = self._events
         request = self._request
         with watched_compiles() as self._watch:
-            if not self._find_state():
+            if not self._is_variable():
                 return
             self._state.restore()
             events.phase("looking for what can be varied")
@@ -94,46 +94,17 @@ class Varying:
             self._state.report_lost(events, "between calls")
             events.write("vary_end")
 
-    def _find_state(self) -> bool:
-        """Begin each call from the state after the first one, as in a program that has run a
-        while; returns whether anything can be varied.
-        """
-        before = self._state
+    def _is_variable(self) -> bool:
+        """Make the unchanged call once more; returns whether anything can be varied."""
         self._events.phase("repeating the unchanged call")
-        self._state = after = State(self._workload.function)
         torch.compiler.reset()
         compiled, raised = self._try(None)
-        if raised is not None:
-            self._state = before
-            torch.compiler.reset()
-            compiled, again = self._try(None)
-            if again is not None:
-                self._gap(f"Nothing was varied: repeated, the unchanged call raises {again}.")
-                return False
-            self._gap(
-                f"Repeated, the unchanged call raises {raised}; variations start from the state "
-                "before the first call."
-            )
-        if not compiled.count:
-            self._gap(
-                "Nothing was varied: the unchanged call runs no compiled code, so nothing can "
-                "recompile."
-            )
+        reason = f"repeated, the unchanged call raises {raised}"
+        if raised is None:
+            reason = "the unchanged call runs no compiled code, so nothing can recompile"
+        if raised is not None or not compiled.count:
+            self._events.gap("variations", f"Nothing was varied: {reason}.")
             return False
-        counts: list[int] = []
-        while self._state is after and len(counts) < _MAX_WARM_UPS:
-            compiled, raised = self._try(None, is_restored=False)
-            counts.append(compiled.count)
-            if raised is not None:
-                self._gap(f"Repeated from the state that it left, the call raises {raised}.")
-            if raised is not None or not compiled.count:
-                return True
-        if counts:
-            self._gap(
-                f"The unchanged call itself recompiles when it is repeated ({sum(counts)} compiles "
-                f"in {len(counts)} repetitions), because of what it changes in the target; here "
-                "that is restored before each call."
-            )
         return True
 
     def _varied(self, prop: Property, place: str) -> Fields | None:
@@ -215,19 +186,16 @@ class Varying:
             self._settled |= {prop.expression, *way.tied}
         return {"tied": list(way.tied), "tried": tried + failed, "back_compiles": back.count}
 
-    def _try(
-        self, value: Variant | None, *, is_restored: bool = True
-    ) -> tuple[Compiled, str | None]:
+    def _try(self, value: Variant | None) -> tuple[Compiled, str | None]:
         self._watch.taken()
-        raised = self._raised(value, is_restored=is_restored)
+        raised = self._raised(value)
         return self._watch.taken(), raised
 
-    def _raised(
-        self, value: Variant | None, *, is_eager: bool = False, is_restored: bool = True
-    ) -> str | None:
-        """Make a call; returns what it raises, or making its value, as text."""
-        if is_restored:
-            self._state.restore()
+    def _raised(self, value: Variant | None, *, is_eager: bool = False) -> str | None:
+        """Make a call from the state before it; returns what it raises, or making its value, as
+        text.
+        """
+        self._state.restore()
         error: BaseException | None
         try:
             call = FreshCopies().call(self._base)
@@ -237,9 +205,6 @@ class Varying:
         except Exception as refused:  # noqa: BLE001 - the value itself cannot be made
             error = refused
         return None if error is None else _raised_text(error)
-
-    def _gap(self, message: str) -> None:
-        self._events.gap("variations", message)
 
 
 def _tried_value(value: Variant, outcome: TriedOutcome, **facts: Any) -> TriedValue:
