@@ -24,6 +24,14 @@ _PURE = re.compile(
 )
 """Functions that have no effect, by name."""
 _CONDITIONAL = (ast.If, ast.While, ast.IfExp, ast.Assert)
+_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Lt: ast.GtE,
+    ast.GtE: ast.Lt,
+    ast.Gt: ast.LtE,
+    ast.LtE: ast.Gt,
+}
 _STEPS = 8
 
 Outcome = tuple[str, int, int, bool]
@@ -108,20 +116,15 @@ def _apart(node: ast.expr, frame: FrameType, wanted: bool) -> Tensor:
             one, other = (torch.as_tensor(value_in(frame, it)).double() for it in (left, right))
         case _:
             return (torch.as_tensor(value_in(frame, node)).bool() != wanted).double()
-    match operator, wanted:
-        case (ast.Eq(), True) | (ast.NotEq(), False):
-            far = (one - other).abs()
-        case (ast.Eq(), False) | (ast.NotEq(), True):
-            far = (one == other).double()
-        case (ast.Lt() | ast.LtE(), True) | (ast.Gt() | ast.GtE(), False):
-            far = (one - other).clamp(min=0)
-        case (ast.Gt() | ast.GtE(), True) | (ast.Lt() | ast.LtE(), False):
-            far = (other - one).clamp(min=0)
-        case _:
-            raise TypeError(operator)
-    is_strict = isinstance(operator, (ast.Lt, ast.Gt)) == wanted
-    is_order = not isinstance(operator, (ast.Eq, ast.NotEq))
-    far = torch.where((one == other) & (is_strict and is_order), 1e-9, far)
+    # KeyError for what no distance is known of, such as `in`.
+    opposite = _OPPOSITES[type(operator)]
+    kind = type(operator) if wanted else opposite
+    if kind is ast.NotEq:
+        return (one == other).double()
+    far = (other - one) if kind in (ast.Gt, ast.GtE) else (one - other)
+    far = far.abs() if kind is ast.Eq else far.clamp(min=0)
+    if kind in (ast.Lt, ast.Gt):
+        far = torch.where(one == other, 1e-9, far)
     return far.nan_to_num(nan=1e30, posinf=1e30)
 
 

@@ -35,7 +35,7 @@ from ..torch_private.torch_graphs import (
     generated_code,
     replace_compiled_graphs,
 )
-from .comparing import differing_values, spacing
+from .comparing import differing_values
 from .runs import Inputs, Judged, Runs, modes_set
 from .subgraphs import (
     CutGraph,
@@ -454,33 +454,27 @@ def _element_of(node: Node, wrong: _Wrong) -> Fields:
     if not differing:
         return {}
     worst = max(differing, key=lambda it: math.inf if it.largest is None else it.largest)
-    values = [
-        None if of is None else of.values[kind].get(worst.where)
-        for of in (wrong.judged.mine, wrong.judged.eager, wrong.judged.precise)
-    ]
-    return {"largest": worst.largest, "element": _element(*values)}
+    return {"largest": worst.largest, "element": _element(worst, wrong.judged)}
 
 
-def _element(mine: Any, eager: Any, precise: Any) -> TensorAt | None:
+def _element(difference: Difference, judged: Judged) -> TensorAt | None:
     """Find where two tensors differ most; None if they aren't alike, or not finite there."""
-    if not isinstance(mine, Tensor) or not isinstance(eager, Tensor):
-        return None
-    if mine.shape != eager.shape or mine.dtype != eager.dtype or mine.is_complex():
-        return None
-    if not mine.numel() or mine.layout is not torch.strided or mine.is_quantized:
-        return None
-    apart = (mine.double() - eager.double()).abs()
-    # What only one of them has as NaN or infinity comes first.
-    is_same = (mine == eager) | (mine.isnan() & eager.isnan())
-    apart = apart.nan_to_num(nan=math.inf, posinf=math.inf).masked_fill(is_same, 0.0)
-    at = int(apart.argmax())
-    index = tuple(int(it) for it in torch.unravel_index(torch.tensor(at), mine.shape))
-    compiled, expected = (float(it.flatten()[at]) for it in (mine, eager))
-    has_exact = isinstance(precise, Tensor) and precise.shape == eager.shape
-    exact = float(precise.flatten()[at]) if has_exact else None
-    if not all(math.isfinite(it) for it in (compiled, expected, exact or 0.0)):
+    if difference.largest is None:
         return None  # JSON has no such numbers
-    spacings = None
-    if eager.is_floating_point():
-        spacings = abs(compiled - expected) / spacing(expected, eager.dtype)
-    return TensorAt(index=index, compiled=compiled, eager=expected, exact=exact, spacings=spacings)
+    mine, eager, precise = (
+        None if of is None else of.values[difference.kind].get(difference.where)
+        for of in (judged.mine, judged.eager, judged.precise)
+    )
+    if not isinstance(mine, Tensor) or not isinstance(eager, Tensor) or mine.is_complex():
+        return None
+    at = int((mine.double() - eager.double()).abs().nan_to_num(nan=0.0).argmax())
+    exact = None
+    if isinstance(precise, Tensor) and precise.shape == eager.shape:
+        exact = float(precise.flatten()[at])
+    return TensorAt(
+        index=tuple(int(it) for it in torch.unravel_index(torch.tensor(at), mine.shape)),
+        compiled=float(mine.flatten()[at]),
+        eager=float(eager.flatten()[at]),
+        exact=exact if exact is None or math.isfinite(exact) else None,
+        spacings=difference.spacings,
+    )

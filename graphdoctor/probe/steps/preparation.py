@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -82,13 +82,10 @@ def prepared(request: ProbeRequest, events: EventFile) -> tuple[Target, Calls]:
         changes.append(WithBatch(request["batch"], target.function, report))
     if device is not None:
 
-        def moved(call: Call) -> Call:
-            def move(leaf: Any) -> Any:
-                return leaf.to(device) if isinstance(leaf, Tensor) else leaf
+        def move(leaf: Any) -> Any:
+            return leaf.to(device) if isinstance(leaf, Tensor) else leaf
 
-            return torch_api.tree_map(move, call)
-
-        changes.append(moved)
+        changes.append(partial(torch_api.tree_map, move))
 
     def rounds() -> Iterator[Call]:
         for call in calls.rounds():
