@@ -4,19 +4,17 @@ Dynamo.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
-from graphdoctor.facts.base import grouped, values_of, whole_sum
+from graphdoctor.facts.base import grouped, values_of
 from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.recording import (
     BreakRecord,
     Compile,
-    DdpBucket,
     DdpSplit,
     FailedCompile,
     Frame,
@@ -102,9 +100,7 @@ class Assembler:
             calls=tuple(calls),
             compile_calls=tuple(intake.compile_calls),
             frames=tuple(frames.values()),
-            ddp_splits=tuple(
-                split_of(seen, self._parameters(seen.compile_id)) for seen in intake.ddp_splits
-            ),
+            ddp_splits=tuple(map(self._ddp_split, intake.ddp_splits)),
             compiles=tuple(compiles),
             graphs=tuple(
                 self._graph(seen.graph, by_compile.get(seen.graph.compile_id))
@@ -359,67 +355,16 @@ class Assembler:
         )
         return graph.replace(inputs=tuple(inputs))
 
-    def _parameters(self, compile_id: str) -> dict[str, str] | None:
+    def _ddp_split(self, split: SeenSplit) -> DdpSplit:
+        # Imported here: few logs have any.
+        from graphdoctor.trace.printed_graph import split_of
+
         graphs = (seen.graph for seen in self._intake.graphs)
-        inputs = next((graph.inputs for graph in graphs if graph.compile_id == compile_id), None)
-        if inputs is None:
-            return None
-        return {
+        same = (graph.inputs for graph in graphs if graph.compile_id == split.compile_id)
+        inputs = next(same, None)
+        parameters = inputs and {
             item.name.lower(): expression(item.source or item.name)
             for item in inputs
             if item.is_parameter
         }
-
-
-_SIGNATURE = re.compile(r"def forward\((.*?)\)(?:\s*->[^:\n]+)?:\n", re.DOTALL)
-_ARGUMENT = re.compile(r'(\w+)\s*:\s*"(\w+)\[([^\]]*)\]')
-_CALL = re.compile(r'^\s+\w+(?:\s*:\s*"[^"]*")?\s*=\s*[\w.]+[(\[]', re.MULTILINE)
-_PARAMETER = re.compile(r"_parameters_(?!.*_modules_)")
-_DTYPE = re.compile(r"(?:bf|[fiubc])(\d+)")
-
-
-def split_of(seen: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
-    """A split graph's parts, their parameters, and what crosses between them."""
-    outside = {name.lower() for name, _ in _arguments(seen.code)}
-    crossing = {}
-    buckets = []
-    for name, printed in seen.parts:
-        # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed
-        # beside it.
-        if not name.startswith("submod_"):
-            continue
-        code, _, _ = printed.partition("\n    class ")
-        sizes = {}
-        for argument, size in _arguments(code):
-            if argument.lower() not in outside:
-                crossing[argument] = size
-            elif parameters is None and _PARAMETER.search(argument):
-                sizes[argument] = size
-            elif parameters is not None and argument.lower() in parameters:
-                sizes[parameters[argument.lower()]] = size
-        body = code[match.end() :] if (match := _SIGNATURE.search(code)) else ""
-        buckets.append(
-            DdpBucket(
-                name=name,
-                parameters=tuple(sizes),
-                parameter_bytes=whole_sum(sizes.values()),
-                op_count=len(_CALL.findall(body)),
-            )
-        )
-    return DdpSplit(
-        compile_id=seen.compile_id,
-        buckets=tuple(buckets),
-        crossing_count=len(crossing),
-        crossing_bytes=whole_sum(crossing.values()),
-    )
-
-
-def _arguments(code: str) -> Iterator[tuple[str, int | None]]:
-    """Names and sizes in bytes of a printed graph's inputs; None for an unknown size."""
-    signature = _SIGNATURE.search(code)
-    for name, dtype, shape in _ARGUMENT.findall(signature[1] if signature else ""):
-        bits = _DTYPE.fullmatch(dtype)
-        sizes = [part.strip() for part in shape.split(",") if part.strip()]
-        is_known = all(size.isdigit() for size in sizes)
-        count = math.prod(map(int, sizes)) if is_known else 0
-        yield name, count * int(bits[1]) // 8 if bits and is_known else None
+        return split_of(split, parameters)

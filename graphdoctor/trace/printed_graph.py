@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import ast
 import builtins
+import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.picture import StageNode
+from graphdoctor.facts.recording import DdpBucket, DdpSplit
+from graphdoctor.trace.intake import SeenSplit
 
 _CLASS = re.compile(r"^ *class \S+\(torch\.nn\.Module\):$")
 _WRAP = re.compile(r'^ *wrap\("\w+"\)$')
@@ -385,3 +389,61 @@ def _value(annotation: ast.expr | None) -> str | None:
         device = match["device"] or "cpu"
         return f"{match['dtype']}[{match['shape']}]" + ("" if device == "cpu" else f" {device}")
     return text
+
+
+# A graph that DDP's optimizer split.
+
+_PARAMETER = re.compile(r"_parameters_(?!.*_modules_)")
+_SIZED = re.compile(r"(?:bf|[fiubc])(?P<bits>\d+)\[(?P<shape>[\d, ]*)\]")
+
+
+def split_of(split: SeenSplit, parameters: Mapping[str, str] | None) -> DdpSplit:
+    """Return a split graph's parts, their parameters, and what crosses between them.
+
+    Args:
+        split: The graph and its parts as torch printed them.
+        parameters: Expressions of the graph's parameters by the lower-case names of its inputs;
+            None if they aren't known, so that names have to tell.
+    """
+    outside = {name.lower() for name in _argument_bytes(parse_graph(split.code))}
+    crossing: dict[str, int | None] = {}
+    buckets = []
+    for name, code in split.parts:
+        # The body of a checkpoint or a ``torch.cond`` is in the part that calls it, and is listed
+        # beside it.
+        if not name.startswith("submod_"):
+            continue
+        part = parse_graph(code)
+        sizes = {}
+        for argument, size in _argument_bytes(part).items():
+            if argument.lower() not in outside:
+                crossing[argument] = size
+            elif parameters is None and _PARAMETER.search(argument):
+                sizes[argument] = size
+            elif parameters is not None and argument.lower() in parameters:
+                sizes[parameters[argument.lower()]] = size
+        buckets.append(
+            DdpBucket(
+                name=name,
+                parameters=tuple(sizes),
+                parameter_bytes=whole_sum(sizes.values()),
+                op_count=sum(node.opcode.startswith("call_") for node in part.nodes),
+            )
+        )
+    return DdpSplit(
+        compile_id=split.compile_id,
+        buckets=tuple(buckets),
+        crossing_count=len(crossing),
+        crossing_bytes=whole_sum(crossing.values()),
+    )
+
+
+def _argument_bytes(graph: PrintedGraph) -> dict[str, int | None]:
+    """The tensors that a graph takes, by name; None for an unknown size."""
+    sizes: dict[str, int | None] = {}
+    for node in graph.nodes:
+        if node.opcode == "placeholder" and "[" in (value := node.value or ""):
+            sized = _SIZED.match(value)
+            dims = map(int, re.findall(r"\d+", sized["shape"])) if sized else ()
+            sizes[node.target] = math.prod(dims) * int(sized["bits"]) // 8 if sized else None
+    return sizes

@@ -1,7 +1,7 @@
 """The parts of a graph that torch split at DDP's buckets, from what it printed."""
 
-from graphdoctor.trace.assemble import split_of
 from graphdoctor.trace.intake import SeenSplit
+from graphdoctor.trace.printed_graph import split_of
 
 WHOLE = """class GraphModule(torch.nn.Module):
     def forward(self, L_self_modules_first_parameters_weight_: "f32[8, 4]", L_x_: "f32[s0, 4]", L_self_b_: "f32[8]"):
