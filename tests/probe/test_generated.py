@@ -11,7 +11,6 @@ from types import ModuleType
 import pytest
 import torch
 
-from graphdoctor.probe.record import files
 from graphdoctor.probe.record.files import ProgramFiles
 
 pytestmark = pytest.mark.slow
@@ -47,33 +46,25 @@ def taken(*files, target=None):
     return {item["file"]: item["maker"] for _, item in files_of_program.take()}
 
 
-def test_new_files_outside_the_project_are_generated(elsewhere, monkeypatch):
-    project = Path.cwd() / "build" / "a.py"
+def test_files_of_the_temporary_folder_are_generated(elsewhere, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere))
     path = elsewhere / "b.py"
-    project.parent.mkdir()
-    loaded(project)
     loaded(path)
-    assert taken(project) == {}
-    assert taken(path, target=str(elsewhere / "model.py")) == {}
+    assert set(taken(path)) == {str(path)}
     os.utime(path, (1, 1))
     assert taken(path) == {}
-    # A copy keeps the time of the text, and appeared nevertheless later than this process.
-    monkeypatch.setattr(files, "_process_start", lambda: 0.0)
-    assert set(taken(path)) == {str(path)}
-
-
-def test_what_is_imported_from_a_lasting_folder_keeps_its_path(elsewhere, monkeypatch):
-    path = elsewhere / "downloaded.py"
-    loaded(path)
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere / "tmp"))
-    assert set(taken(path)) == {str(path)}
-    monkeypatch.syspath_prepend(str(elsewhere))
-    assert taken(path) == {}
-    # A temporary folder isn't one, even without the file.
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere))
-    assert set(taken(path)) == {str(path)}
     path.unlink()
     assert set(taken(path)) == {str(path)}
+
+
+def test_files_of_the_project_and_of_lasting_folders_keep_their_paths(elsewhere, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere / "tmp"))
+    project = Path.cwd() / "build" / "a.py"
+    lasting = elsewhere / "b.py"
+    project.parent.mkdir()
+    for path in (project, lasting):
+        loaded(path)
+    assert taken(project, lasting) == {}
 
 
 def test_code_without_a_file_is_generated_unless_python_made_it():
@@ -97,7 +88,8 @@ def test_a_cell_of_a_notebook_is_the_users(monkeypatch):
     assert taken("<cell-1>") == {}
 
 
-def test_it_is_named_by_the_class_that_has_its_function(elsewhere):
+def test_it_is_named_by_the_class_that_has_its_function(elsewhere, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere))
     module = loaded(elsewhere / "a.py")
     kept = type(
         "Conv",

@@ -64,7 +64,6 @@ class ProgramFiles:
         roots = {Path.cwd(), *([] if target is None else [Path(target).resolve().parent])}
         # A temporary folder is nobody's project, even if the program was started there.
         self._roots = roots - {self._temporary}
-        self._started = _process_start()
 
     def forget(self) -> None:
         """Begin with nothing wanted."""
@@ -114,35 +113,20 @@ class ProgramFiles:
         is_project = not path.is_absolute() or any(map(path.is_relative_to, self._roots))
         if is_project or not is_user_file(file):
             return False
-        is_temporary = any(it.is_relative_to(self._temporary) for it in (path, path.resolve()))
+        # A lasting folder's file has the same path the next time.
+        places = (path, path.resolve())
+        if not any(place.is_relative_to(self._temporary) for place in places) or _is_cell(file):
+            return False
         try:
             status = path.stat()
         except OSError:
-            # Removed after it was imported; elsewhere it can be in an archive, or a path of another
-            # machine.
-            return is_temporary and not _is_cell(file)
-        # What is imported by name from a folder of packages has the same path the next time.
-        is_importable = any(folder and path.is_relative_to(folder) for folder in sys.path)
-        is_new = min(status.st_mtime, status.st_ctime) >= self._started
-        return is_new and (is_temporary or not is_importable)
+            return True  # removed after it was imported
+        return min(status.st_mtime, status.st_ctime) >= _IMPORTED
 
 
 def _is_cell(file: str) -> bool:
     """A cell of a notebook: the user wrote it, though not into a file."""
     return file in linecache.cache and ("IPython" in sys.modules or _CELL.search(file) is not None)
-
-
-def _process_start() -> float:
-    """Return when this process began, in seconds since the epoch.
-
-    If that's unknown, it's when this module was imported.
-    """
-    with suppress(OSError, ValueError, IndexError, AttributeError):
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        if ticks:
-            booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-            return booted + ticks / os.sysconf("SC_CLK_TCK")
-    return _IMPORTED
 
 
 # Who made a file.
