@@ -134,6 +134,11 @@ def shortened(text: str, limit: int) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
+def clipped(text: str, most: int) -> str:
+    """A text, or if it is too long its beginning."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def first_line(text: str) -> str:
     """The first line that says something; with the next one after ``backend='x' raised:``, which
     alone says nothing.

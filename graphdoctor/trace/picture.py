@@ -29,6 +29,7 @@ from graphdoctor.trace.merge import Part
 from graphdoctor.trace.origin import Origins
 from graphdoctor.trace.sections import Collector, Details, Section
 from graphdoctor.trace.stages import Stages
+from graphdoctor.wording import clipped
 
 _MAX_NOTE = 200
 _DUMP = 2000
@@ -188,11 +189,7 @@ def _notes(args: Fields) -> dict[str, str]:
         for key, value in args.items()
         if key != "compile_id" and value not in (None, {})
     }
-    return {key: _short(text) for key, text in texts.items() if 0 < len(text) < _DUMP}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_NOTE else f"{text[: _MAX_NOTE - 1]}…"
+    return {key: clipped(text, _MAX_NOTE) for key, text in texts.items() if 0 < len(text) < _DUMP}
 
 
 def _laid_out(phases: list[_Begun]) -> Iterator[tuple[_Begun, int, int]]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ...facts.base import Fields
+from ...wording import clipped
 from ..torch_private.torch_api import DTYPES
 from ..torch_private.torch_guards import dispatch_keys
 
@@ -66,7 +67,7 @@ def value_text(value: Any, *, depth: int = 0) -> str:
     if kind is torch.Size:
         return f"[{', '.join(map(str, value))}]"
     if kind is str:
-        return repr(value if len(value) <= _MAX_TEXT else value[: _MAX_TEXT - 1] + "…")
+        return repr(clipped(value, _MAX_TEXT))
     if depth >= 3 or kind not in _BRACKETS:
         return f"<{_name_of(kind)}>"
     if kind is dict:

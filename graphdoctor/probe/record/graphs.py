@@ -16,6 +16,7 @@ from torch.nn import Parameter
 
 from ...facts.base import Fields
 from ...facts.recording import GraphInput, GraphNode
+from ...wording import clipped
 from ..torch_private import torch_codegen
 from ..torch_private.torch_api import (
     Undo,
@@ -146,8 +147,10 @@ def _described_node(node: Node) -> GraphNode:
         name=node.name,
         opcode=node.op,
         target=node._pretty_print_target(node.target),
-        args=_cut(", ".join(map(str, node.args))),
-        kwargs=_cut(", ".join(f"{key}={value}" for key, value in node.kwargs.items())),
+        args=clipped(", ".join(map(str, node.args)), _MAX_ARGUMENT),
+        kwargs=clipped(
+            ", ".join(f"{key}={value}" for key, value in node.kwargs.items()), _MAX_ARGUMENT
+        ),
         value=_value_text(node_value(node)),
         inputs=tuple(taken.name for taken in node.all_input_nodes),
         file=file,
@@ -162,10 +165,6 @@ def _value_text(value: object) -> str | None:
     if isinstance(value, tuple | list):
         return "(" + ", ".join(_value_text(item) or "?" for item in value) + ")"
     return str(value) if isinstance(value, _SYMBOLS) else None
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_ARGUMENT else text[: _MAX_ARGUMENT - 1] + "…"
 
 
 # Graphs for which Inductor generated code.

@@ -13,6 +13,7 @@ from traceback import FrameSummary
 from typing import NamedTuple
 
 from ...facts.base import Fields
+from ...wording import clipped
 from ..torch_private.torch_api import Undo, write_artifact
 from ..torch_private.torch_questions import TracedFrame, watch_questions
 from .listener import TraceListener, stack_entries
@@ -77,8 +78,7 @@ class BranchRecorder:
             end_colno=columns[1],
         )
         text = f"{asks}()" if isinstance(condition, ast.Module) else ast.unparse(condition)
-        if len(text) > _MAX_TEXT:
-            text = f"{text[: _MAX_TEXT - 1]}…"
+        text = clipped(text, _MAX_TEXT)
         key = code.co_filename, line, text
         answer = self._answer_of(condition)
         branch = {"location": stack_entries([place])[0], "asks": asks, "text": text}

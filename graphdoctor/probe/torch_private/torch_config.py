@@ -25,6 +25,7 @@ import torch
 
 from ...facts.kernels import Float32Precision
 from ...facts.trials import CompilerPartKind
+from ...wording import clipped
 from .imports import AfterImport
 from .torch_api import Function, put_in_place, wrap
 
@@ -125,10 +126,9 @@ def _is_equal(value: object, default: object) -> bool:
 
 def _printed(value: object) -> str:
     try:
-        text = repr(value)
+        return clipped(repr(value), _MAX_CONFIG_TEXT)
     except Exception:  # noqa: BLE001 - any __repr__ of the program's
-        text = f"<{type(value).__qualname__}>"
-    return text if len(text) <= _MAX_CONFIG_TEXT else f"{text[: _MAX_CONFIG_TEXT - 1]}…"
+        return f"<{type(value).__qualname__}>"
 
 
 def float32_precision() -> Float32Precision | None:

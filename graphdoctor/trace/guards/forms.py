@@ -24,7 +24,7 @@ from graphdoctor.trace.guards.text import (
     read_comparison,
     split_list,
 )
-from graphdoctor.wording import counted
+from graphdoctor.wording import clipped, counted
 
 _DTYPES = """
     0 uint8 Byte
@@ -326,9 +326,7 @@ def meaning_of(guard: GuardText) -> Form:
     to.
     """
     form = read_form(guard.expression)
-    expected = form.expected
-    if expected is not None and len(expected) > _MAX_EXPECTED:
-        expected = f"{expected[: _MAX_EXPECTED - 1]}…"
+    expected = form.expected and clipped(form.expected, _MAX_EXPECTED)
     return form._replace(kind=guard.kind or form.kind, expected=expected)
 
 
