@@ -1,5 +1,5 @@
-"""Writes into the file that a program starts with: settings of torch beside its own, or after its
-imports, and ``fullgraph=True`` into the call that compiles the target.
+"""Writes into the file that a program starts with: settings of torch after its imports, and
+``fullgraph=True`` into the call that compiles the target.
 """
 
 from __future__ import annotations
@@ -53,42 +53,20 @@ def with_settings(source: bytes, lines: Sequence[str]) -> bytes | None:
         return source
     head = list(itertools.takewhile(lambda node: not isinstance(node, _COMPOUND), tree.body))
     imported = [node for node in head if isinstance(node, ast.Import | ast.ImportFrom)]
-    settings_before = [node for node in head if _is_setting(node)]
     documented = tree.body[:1] if ast.get_docstring(tree, clean=False) is not None else []
     # The first comments may name an interpreter and an encoding.
     comments = itertools.takewhile(lambda line: line.startswith(b"#"), text)
-    at = _end(imported or documented) or len(list(comments))
+    at = max((node.end_lineno or 0 for node in imported or documented), default=0)
+    at = at or len(list(comments))
     match = _NEWLINE.search(source)
     newline = match[0] if match else b"\n"
-    if settings_before and _end(settings_before) >= at:
-        added = [(at, imports), (_end(settings_before), settings)]
-    else:
-        # A blank line on each side, as between sections.
-        after = [""] if at < len(text) and text[at].strip() else []
-        added = [(at, [*imports, *([""] if at or imports else []), *settings, *after])]
+    # A blank line on each side, as between sections.
+    after = [""] if at < len(text) and text[at].strip() else []
+    added = [*imports, *([""] if at or imports else []), *settings, *after]
     if text and not text[-1].endswith((b"\n", b"\r")):
         text[-1] += newline
-    for line, new in reversed(added):
-        text[line:line] = [item.encode() + newline for item in new]
+    text[at:at] = [item.encode() + newline for item in added]
     return b"".join(text)
-
-
-def _end(nodes: Sequence[ast.stmt]) -> int:
-    return max((node.end_lineno or node.lineno for node in nodes), default=0)
-
-
-def _is_setting(node: ast.stmt) -> bool:
-    match node:
-        case ast.Assign(targets=[ast.Attribute() as target]):
-            return ast.unparse(target).startswith("torch.")
-        case ast.Expr(value=ast.Call(func=ast.Attribute() as function)):
-            return bool(
-                re.match(
-                    r"torch\.(set_|backends\.|_dynamo\.config|compiler\.config)",
-                    ast.unparse(function),
-                )
-            )
-    return False
 
 
 def with_fullgraph(content: bytes, target: TargetInfo) -> bytes | None:

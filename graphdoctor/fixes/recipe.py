@@ -187,12 +187,6 @@ class Place:
         functions = map(self.source.function_of, statements)
         return [function for function in functions if isinstance(function, cst.FunctionDef)]
 
-    @property
-    def context(self) -> str:
-        """Return what torch adds to the cause for developers, or an empty string."""
-        reasons = self.finding.reasons
-        return (reasons[0].context if reasons else None) or ""
-
     def pointed(
         self, is_wanted: Callable[[cst.BaseExpression], object], what: str
     ) -> cst.BaseExpression:
@@ -296,15 +290,6 @@ class Place:
         nodes = walk(self.statement) if isinstance(self.statement, cst.SimpleStatementLine) else ()
         tests = [node for node in nodes if isinstance(node, cst.IfExp | cst.Assert)]
         return only(tests, "the line doesn't say which condition is meant")
-
-    @cached_property
-    def branch(self) -> cst.If:
-        """The ``if`` that is tested; it has a single branch and is no ``elif``."""
-        is_single = isinstance(self.tested, cst.If) and self.tested.orelse is None
-        is_first = is_single and not isinstance(self.source.parent(self.tested), cst.If)
-        return need(
-            self.tested if is_first else None, cst.If, "it isn't an `if` with a single branch"
-        )
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import combinations, islice
 from typing import Any
 
 from graphdoctor.facts.expressions import (
@@ -79,19 +78,14 @@ class RecompileFixes:
     higher_limit: Candidate | None = None
     untried: list[UntriedChange] = field(default_factory=list)
 
-    def combined(self, limit: int) -> tuple[list[Together], int]:
-        """Combine fixes to at most so many trials; returns how many combinations were left out,
-        too.
-
-        Each fix alone comes first, then those for single causes together, then pairs and so on.
+    def combined(self) -> tuple[list[Together], int]:
+        """Combine fixes: each alone, then those for single causes together; returns how many other
+        combinations there are, too.
         """
         every = (*self.singles, self.warm_up, self.higher_limit)
-        trials = [(fix,) for fix in every if fix is not None]
         count = len(self.singles)
-        # All of them first, then pairs: the sizes in between are the ones to leave out.
-        sizes = [count, *range(2, count)] if count > 1 else []
-        chosen = (members for size in sizes for members in combinations(self.singles, size))
-        together = list(islice(chosen, max(limit - len(trials), 0)))
+        together = [tuple(self.singles)] if count > 1 else []
+        trials: list[Together] = [(fix,) for fix in every if fix is not None]
         return trials + together, 2**count - count - 1 - len(together)
 
 

@@ -21,7 +21,6 @@ from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays
 
 FOLDER = "what-if"
-_MAX_TRIALS = 12
 
 _Trial = tuple[Together, TrialResult]
 
@@ -35,7 +34,7 @@ def what_if(request: Request, folder: Path, setup: Setup, *, jobs: int) -> WhatI
     if fixes is None:
         return None
     frames = {compile_.frame_id for compile_ in recorded.compiles if compile_.outcome == "compiled"}
-    combined, skipped = fixes.combined(_MAX_TRIALS)
+    combined, skipped = fixes.combined()
     trials = [(), *combined]
     on_phase = setup.on_phase
 

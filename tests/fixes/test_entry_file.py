@@ -24,10 +24,6 @@ WRITTEN = {
     ),
     "in a file without imports": ('"""About."""\nx = 1\n', '"""About."""\nimport torch\n\n§\n\nx = 1\n'),
     "in an empty file": ("", "import torch\n\n§\n"),
-    "beside settings of its own": (
-        "import torch\n\ntorch.backends.cudnn.benchmark = True\ntorch.set_num_threads(2)\n\nx = 1\n",
-        "import torch\n\ntorch.backends.cudnn.benchmark = True\ntorch.set_num_threads(2)\n§\n\nx = 1\n",
-    ),
     "not after imports at the end": (
         "import torch\n\ndef f(): ...\n\nimport json\n", "import torch\n\n§\n\ndef f(): ...\n\nimport json\n",
     ),
