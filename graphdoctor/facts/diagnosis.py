@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from . import shared
@@ -209,8 +209,6 @@ class RecompileReport(Fact):
     """Number of the call; None if calls have no numbers."""
     call_site: StackEntry | None = None
     """The line that made the call; None if it isn't in user or package code."""
-    loop_values: dict[str, str] = field(default_factory=dict)
-    """Loop counters around that line and their values."""
     also_changed: tuple[GuardChange, ...] = ()
     """Values that changed since the function's last call too, but to what the nearest entry was
     compiled for."""

@@ -7,7 +7,6 @@ Costs are measured in the steady call, after the user's own calls. ``None`` alwa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Literal
 
 from . import shared
@@ -256,7 +255,5 @@ class RecompileCause(Fact):
     caller: tuple[StackEntry, ...] = ()
     """The Python stack that led to the frame, outermost first, if the compile's own ``stack`` is
     empty."""
-    loop_values: dict[str, str] = field(default_factory=dict)
-    """Loop counters around the calling line and their values, such as ``{"step": "17"}``."""
     is_exact: bool
     """True if compared while running; False if read from torch's log."""

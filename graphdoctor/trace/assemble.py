@@ -362,9 +362,8 @@ class Assembler:
         graphs = (seen.graph for seen in self._intake.graphs)
         same = (graph.inputs for graph in graphs if graph.compile_id == split.compile_id)
         inputs = next(same, None)
-        parameters = inputs and {
-            item.name.lower(): expression(item.source or item.name)
-            for item in inputs
-            if item.is_parameter
-        }
-        return split_of(split, parameters)
+        if inputs is None:
+            return split_of(split, None)
+        parameters = (item for item in inputs if item.is_parameter)
+        names = {item.name.lower(): expression(item.source or item.name) for item in parameters}
+        return split_of(split, names)

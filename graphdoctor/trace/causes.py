@@ -148,16 +148,9 @@ def cause_of_record(
 ) -> RecompileCause:
     """The cause in one of our records; what torch printed if it compares no cache entry."""
     entries = [_compared(entry, place) for entry in record.get("compared") or ()]
-    loops = record.get("loops") or {}
     if not entries and reasons:
-        return cause_of_reasons(reasons, place).replace(loop_values=loops)
-    cause = {
-        "nearest": None,
-        "changes": (),
-        "entry_count": record.get("entries"),
-        "loop_values": loops,
-        "is_exact": True,
-    }
+        return cause_of_reasons(reasons, place)
+    cause = {"nearest": None, "changes": (), "entry_count": record.get("entries"), "is_exact": True}
     if entries:
         nearest = nearest_entry(entries)
         last = entries[0]

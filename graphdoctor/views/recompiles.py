@@ -180,14 +180,13 @@ def _recompile(report: RecompileReport) -> TableRow:
     also += [("also ", _change(change)) for change in report.also_changed]
     cause = joined(changed, "; ") if report.cause else "torch didn't name a guard"
     site, is_over = report.call_site, report.is_over_limit
-    loop = ", ".join(f"{name}={value}" for name, value in report.loop_values.items())
     cost = "?" if report.cost_s is None else f"{report.cost_s:.2f} s"
     return (
         Cell("over limit", tone="bad") if is_over else ids,
         "" if report.call_index is None else str(report.call_index),
         Cell(Span(report.function), then),
         Cell(cause, joined(also, "; ")),
-        Cell("" if site is None else short_place(site), Span(loop)),
+        "" if site is None else short_place(site),
         Cell("eager", tone="bad") if is_over else Cell(cost, value=report.cost_s),
     )
 

@@ -11,7 +11,6 @@ are described, never copied; no object of the program is asked for its ``repr``.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -34,7 +33,7 @@ _MAX_FAILED = 128
 """Differing values of an entry that are written down; the others are counted."""
 
 _MAX_CALLERS = 20
-"""Frames of the program that are searched for loops, the innermost first."""
+"""Frames of the program whose files are recorded, the innermost first."""
 
 _MAX_ENTRIES = 32
 """Cache entries that are looked at, the one used last first."""
@@ -178,14 +177,12 @@ class RecompileRecorder:
             hidden = len(guards) - len(shown)
             numbered = {"compile_id": str(entry.compile_id), "failed": shown, "hidden": hidden}
             compared.append(numbered)
-        caller, loops = ([], {}) if self._listener is None else self._caller(self._listener)
         # The entry that the function's last call used comes first; none if its failed guards are
         # unknown.
         return {
             "entries": len(entries),
             "compared": compared,
-            "caller": caller,
-            "loops": loops,
+            "caller": [] if self._listener is None else self._caller(self._listener),
             "stack_names": [name for name in code.co_varnames if name.startswith("___stack")],
         }
 
@@ -230,21 +227,14 @@ class RecompileRecorder:
         item["then"] = _of_nearest(source, values) if is_object else values.get(source)
         item["line"] = _of_nearest(source, lines)
 
-    def _caller(self, listener: TraceListener) -> tuple[list[Fields], dict[str, str]]:
+    def _caller(self, listener: TraceListener) -> list[Fields]:
         frames = list(frames_above_compile(listener.outside))
         users = [frame for frame in frames if is_user_file(frame.f_code.co_filename)][:_MAX_CALLERS]
-        loops: dict[str, str] = {}
-        # The outermost loop first: epoch before step.
-        for user in reversed(users):
-            context = listener.sources.context(*_place_of(user))
-            for around in reversed(context.enclosing if context else ()):
-                counted = _counted_names(around.text) if around.kind in ("for", "while") else ()
-                values = {name: user.f_locals.get(name) for name in counted}
-                loops |= {name: str(it) for name, it in values.items() if type(it) is int}
+        for user in users:
             listener.want_file(user.f_code.co_filename)
         if users:
             listener.want_source(*_place_of(users[0]))
-        return stack_entries(stack_of(frames)), loops
+        return stack_entries(stack_of(frames))
 
 
 def _place_of(frame: FrameType) -> _Place:
@@ -394,13 +384,3 @@ def _old_size(source: str, values: _Values) -> Any:
             sizes = values.get(tensor, {}).get(field) or []
             return dict(enumerate(sizes)).get(int(index[:-1]))
     return None
-
-
-def _counted_names(header: str) -> list[str]:
-    try:
-        statement = ast.parse(header.rstrip() + "\n    ...").body[0]
-    except (SyntaxError, ValueError):
-        return []
-    counted = getattr(statement, "test" if isinstance(statement, ast.While) else "target", None)
-    nodes = () if counted is None else ast.walk(counted)
-    return [node.id for node in nodes if isinstance(node, ast.Name)]

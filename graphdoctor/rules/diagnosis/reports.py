@@ -109,7 +109,7 @@ def recompile_reports(
             backend_s=sum_of_known(compile_.backend_s for compile_ in event.compiles),
             fingerprint=fingerprints.get(first.compile_id),
             **values_of(event, "call_index", "cost_s", "is_over_limit"),
-            **values_of(cause, "hidden_change_count", "loop_values", "also_changed"),
+            **values_of(cause, "hidden_change_count", "also_changed"),
             **values_of(cause, "nearest", "is_exact"),
         )
 
