@@ -42,21 +42,26 @@ class Planted:
         return gm.forward
 
 
-def sought(function, backend, *calls, limit_s=300.0, after=None, **options):
-    """What is found of a function after some calls; ``after`` is called with what each returns."""
+def sought(
+    function, backend, *calls, limit_s=300.0, what="values", after=lambda output: None, **options
+):
+    """What is found of a function after some calls, which may raise; ``after`` is called with what
+    each returns."""
     torch.compiler.reset()
-    locating = Locating(limit_s)
+    locating = Locating(limit_s, what)
     compiled = torch.compile(function, backend=backend, **options)
     for call in calls:
         locating.call += 1
-        output = compiled(*call)
-        if after is not None:
-            after(output)
+        with suppress(ValueError, IndexError):
+            after(compiled(*call))
     return locating.found()
 
 
-def line(located):
-    return located.location.text.partition("#")[2].strip()
+def located_here(*given, **asked):
+    """What is located at the line that is marked."""
+    located = sought(*given, **asked)["located"]
+    assert located.location.text.endswith("# here")
+    return located
 
 
 def wrong_gelu(x, **_):
@@ -71,8 +76,7 @@ def middle(x):
 
 def test_operation_in_the_middle_is_named_with_its_line_and_its_element():
     x = torch.randn(4, 3)
-    located = sought(middle, Planted("gelu", wrong_gelu), (x,))["located"]
-    assert line(located) == "here"
+    located = located_here(middle, Planted("gelu", wrong_gelu), (x,))
     assert (located.operation, located.direction) == ("torch.nn.functional.gelu", "forward")
     assert (located.inputs, located.output) == (("f32[4, 3]",), "f32[4, 3]")
     assert (located.compile_id, located.call, located.is_alone) == ("0/0", 1, True)
@@ -110,8 +114,8 @@ def test_operation_whose_gradient_is_wrong_is_named():
         return (y * 3).sum()
 
     arguments = torch.randn(5, 4), torch.randn(4, 4, requires_grad=True)
-    located = sought(program, Planted("sigmoid", wrong_backward), arguments)["located"]
-    assert (line(located), located.direction) == ("here", "backward")
+    located = located_here(program, Planted("sigmoid", wrong_backward), arguments)
+    assert located.direction == "backward"
     assert (located.operation, located.is_alone) == ("torch.sigmoid", True)
     assert located.element is not None
 
@@ -129,9 +133,8 @@ def test_one_size_alone_is_wrong(dynamic):
         return y.exp()
 
     calls = [(torch.randn(size, 6),) for size in (4, 5, 7, 8)]
-    found = sought(program, Planted("softmax", only_of_seven), *calls, dynamic=dynamic)
-    located = found["located"]
-    assert (line(located), located.call, located.is_alone) == ("here", 3, True)
+    located = located_here(program, Planted("softmax", only_of_seven), *calls, dynamic=dynamic)
+    assert (located.call, located.is_alone) == (3, True)
 
 
 def test_twelve_compiles_are_enough_for_500_operations():
@@ -150,13 +153,12 @@ def test_twelve_compiles_are_enough_for_500_operations():
         if wrong_at:
             # The very last one.
             backend = Planted("add", lambda x, y: x + y + 1e-3, lambda n: not n.next.next.users)
-        found = sought(program, backend, (torch.randn(8),))
-        located = found["located"]
+        located = sought(program, backend, (torch.randn(8),))["located"]
         assert located.node_count > 500
         assert located.compile_count <= 12
         assert backend.count == located.compile_count + 1
         if not wrong_at:
-            assert (line(located), located.is_alone) == ("here", True)
+            assert (located.location.text, located.is_alone) == ("x = torch.erf(x)  # here", True)
 
 
 def test_second_graph_after_a_break_is_the_one():
@@ -168,8 +170,8 @@ def test_second_graph_after_a_break_is_the_one():
         return y * 2
 
     x = torch.randn(4, requires_grad=True)
-    located = sought(program, Planted("gelu", wrong_gelu), (x,))["located"]
-    assert (line(located), located.compile_id) == ("here", "1/0")
+    located = located_here(program, Planted("gelu", wrong_gelu), (x,))
+    assert located.compile_id == "1/0"
 
 
 class Counting(torch.nn.Module):
@@ -186,8 +188,8 @@ class Counting(torch.nn.Module):
 
 def test_wrong_change_of_a_buffer_is_named():
     backend = Planted("add_", lambda x, y: x.add_(y * 1.1))
-    located = sought(Counting(), backend, (torch.randn(3, 4),))["located"]
-    assert (line(located), located.operation) == ("here", "Tensor.add_")
+    located = located_here(Counting(), backend, (torch.randn(3, 4),))
+    assert located.operation == "Tensor.add_"
 
 
 def test_operation_in_place_is_named():
@@ -198,8 +200,8 @@ def test_operation_in_place_is_named():
         return torch.cos(y) + 1
 
     backend = Planted("mul_", lambda x, y: x.mul_(y + 0.1))
-    located = sought(program, backend, (torch.randn(4),))["located"]
-    assert (line(located), located.is_alone) == ("here", True)
+    located = located_here(program, backend, (torch.randn(4),))
+    assert located.is_alone
 
 
 def test_first_wrong_step_of_a_training_loop_is_named():
@@ -221,8 +223,8 @@ def test_first_wrong_step_of_a_training_loop_is_named():
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(0.1)
-    located = sought(program, backend, *calls, after=step)["located"]
-    assert (line(located), located.call, located.is_alone) == ("here", 3, True)
+    located = located_here(program, backend, *calls, after=step)
+    assert (located.call, located.is_alone) == (3, True)
 
 
 def test_one_of_several_results_is_enough():
@@ -232,8 +234,8 @@ def test_one_of_several_results_is_enough():
         return a * b, places + 1
 
     backend = Planted("topk", lambda x, k: (torch.topk(x, k)[0], torch.topk(x, k)[1] * 0))
-    located = sought(program, backend, (torch.randn(3, 9),))["located"]
-    assert (line(located), located.operation) == ("here", "torch.topk")
+    located = located_here(program, backend, (torch.randn(3, 9),))
+    assert located.operation == "torch.topk"
     assert located.output == "f32[3, 2], i64[3, 2]"
 
 
@@ -255,8 +257,8 @@ def test_operation_where_the_graph_cannot_be_cut_is_named_alone():
 
     for function in (program, without_gradients):
         backend = Planted("gelu", lambda x: F.gelu(x) * 1.5)
-        located = sought(function, backend, (torch.randn(8, 8), torch.randn(8, 8)))["located"]
-        assert (line(located), located.is_alone) == ("here", True)
+        located = located_here(function, backend, (torch.randn(8, 8), torch.randn(8, 8)))
+        assert located.is_alone
         assert located.together_with == ()
 
 
@@ -278,8 +280,8 @@ def test_operations_that_are_wrong_together_are_named_together():
         z = z + 1
         return torch.exp(z) + y
 
-    located = sought(program, fused, (torch.randn(4),))["located"]
-    assert (line(located), located.is_alone) == ("here", False)
+    located = located_here(program, fused, (torch.randn(4),))
+    assert not located.is_alone
     assert located.together_with == ("operator.add",)
 
 
@@ -293,8 +295,8 @@ def test_operation_that_changes_memory_beside_its_own_is_named():
         windows.as_strided((1,), (1,), 1).zero_()
         return windows.add_(other)
 
-    located = sought(program, Planted("add_", clearing), (torch.arange(1, 25),))["located"]
-    assert (line(located), located.operation) == ("here", "Tensor.add_")
+    located = located_here(program, Planted("add_", clearing), (torch.arange(1, 25),))
+    assert located.operation == "Tensor.add_"
 
 
 def lenient(x, index):
@@ -312,26 +314,16 @@ def test_operation_that_raises_something_else_in_eager_mode_is_named(wrong):
         y = torch.embedding(y, index)  # here
         return y + 1
 
-    torch.compiler.reset()
-    locating = Locating(300.0, "exceptions")
-    compiled = torch.compile(program, backend=Planted("embedding", wrong))
-    for index in (1, 9):
-        locating.call += 1
-        with suppress(ValueError):
-            compiled(torch.randn(4, 3), torch.tensor([index]))
-    located = locating.found()["located"]
-    assert (line(located), located.operation, located.call) == ("here", "torch.embedding", 2)
+    calls = [(torch.randn(4, 3), torch.tensor([index])) for index in (1, 9)]
+    located = located_here(program, Planted("embedding", wrong), *calls, what="exceptions")
+    assert (located.operation, located.call) == ("torch.embedding", 2)
     assert located.inputs == ("f32[4, 3]", "i64[1]")
 
 
 def test_graphs_that_raise_what_eager_mode_raises_blame_nothing():
-    torch.compiler.reset()
-    locating = Locating(300.0, "exceptions")
-    with suppress(IndexError):
-        torch.compile(lambda x: torch.embedding(x, torch.tensor([9])), backend="eager")(
-            torch.randn(4, 3)
-        )
-    assert locating.found() == {"not_located": "no_graph_differs"}
+    program = lambda x: torch.embedding(x, torch.tensor([9]))
+    found = sought(program, "eager", (torch.randn(4, 3),), what="exceptions")
+    assert found == {"not_located": "no_graph_differs"}
 
 
 def test_infinity_is_located_without_an_element_which_json_could_not_hold():
@@ -341,8 +333,8 @@ def test_infinity_is_located_without_an_element_which_json_could_not_hold():
         return y * 2
 
     backend = Planted("reciprocal", lambda x: -torch.reciprocal(x))
-    located = sought(program, backend, (torch.tensor([-1.0, 1.0]),))["located"]
-    assert (line(located), located.element) == ("here", None)
+    located = located_here(program, backend, (torch.tensor([-1.0, 1.0]),))
+    assert located.element is None
 
 
 def recast(gm, inputs):
@@ -360,11 +352,8 @@ def test_operation_with_another_form_is_named_not_what_it_takes_beside_it():
         counts = ones.cumsum(0)  # here
         return x, counts
 
-    torch.compiler.reset()
-    locating = Locating(300.0, "forms")
-    torch.compile(program, backend=recast)(torch.randn(4))
-    located = locating.found()["located"]
-    assert (line(located), located.together_with) == ("here", ("torch.ones",))
+    located = located_here(program, recast, (torch.randn(4),), what="forms")
+    assert located.together_with == ("torch.ones",)
 
 
 def whole(gm, inputs):
@@ -422,12 +411,9 @@ def test_operation_whose_result_has_another_form_is_named(name, wrong):
         flat = x.sin().view(2, 3, 4)
         return flat.view(-1), flat.permute(2, 0, 1), flat * 2  # here
 
-    torch.compiler.reset()
-    locating = Locating(300.0, "forms")
     backend = Planted(name, wrong, when=lambda node: node.args[1:] in ((-1,), (2, 0, 1)))
-    torch.compile(program, backend=backend)(torch.randn(24))
-    located = locating.found()["located"]
-    assert (located.operation, line(located)) == (f"Tensor.{name}", "here")
+    located = located_here(program, backend, (torch.randn(24),), what="forms")
+    assert located.operation == f"Tensor.{name}"
 
 
 def test_inductors_code_of_a_wrong_lowering_is_shown():
@@ -442,10 +428,10 @@ def test_inductors_code_of_a_wrong_lowering_is_shown():
     right = lowering.lowerings[atan]
     lowering.lowerings[atan] = lowering.lowerings[torch.ops.aten.tanh.default]
     try:
-        located = sought(program, "inductor", (torch.randn(64),))["located"]
+        located = located_here(program, "inductor", (torch.randn(64),))
     finally:
         lowering.lowerings[atan] = right
-    assert (line(located), located.is_alone) == ("here", True)
+    assert located.is_alone
     assert "tanh" in located.code
 
 

@@ -19,8 +19,8 @@ def function(x, scale=1.0, items=None):
     return x * scale
 
 
-def plan(**changes):
-    return {"outputs": "unused", "references": {}, **changes}
+def trial_of(function=function, **plan):
+    return Trial({"outputs": "unused", "references": {}, **plan}, function)
 
 
 def test_a_number_that_is_given_becomes_a_tensor():
@@ -28,12 +28,12 @@ def test_a_number_that_is_given_becomes_a_tensor():
         return items[0] * scale
 
     x = torch.ones(2)
-    change = Trial(plan(tensors=["L['scale']"]), function).changed
+    change = trial_of(tensors=["L['scale']"]).changed
     for args, kwargs in (change(((x, 2.0), {})), change(((x,), {"scale": 2.0}))):
         value = kwargs.get("scale", args[-1])
         assert (torch.is_tensor(value), value.item()) == (True, 2.0)
     assert change(((x,), {})) == ((x,), {})
-    change = Trial(plan(tensors=["L['scale']"]), gathering).changed
+    change = trial_of(gathering, tensors=["L['scale']"]).changed
     assert not any(map(torch.is_tensor, change(((1.0, 2.0), {}))[0]))
     assert torch.is_tensor(change(((1.0, 2.0), {"scale": 2.0}))[1]["scale"])
 
@@ -41,15 +41,13 @@ def test_a_number_that_is_given_becomes_a_tensor():
 def test_an_item_inside_containers_is_changed_in_a_copy():
     strided = torch.ones(2, 3).t()
     items = {"a": [strided, 1]}
-    args, _ = Trial(plan(contiguous=["L['items']['a'][0]"]), function).changed(
-        ((strided, 1.0, items), {})
-    )
+    args, _ = trial_of(contiguous=["L['items']['a'][0]"]).changed(((strided, 1.0, items), {}))
     assert args[2]["a"][0].is_contiguous()
     assert items["a"][0] is strided
 
 
 def test_kept_tensor_gets_the_values_of_each_call():
-    trial = Trial(plan(buffers=["L['x']"]), function)
+    trial = trial_of(buffers=["L['x']"])
     first = torch.ones(3)
     second = torch.zeros(3)
     (kept, *_), _ = trial.changed(((first,), {}))
@@ -86,7 +84,7 @@ def test_tensors_in_containers_objects_and_the_module_are_marked():
         (f"{layers}[1]['k']", 1),
         ("L['self'].seen[0]", 1),
     )
-    trial = Trial(plan(static=["L['x']", "L['scale']"], marks=sources), net)
+    trial = trial_of(net, static=["L['x']", "L['scale']"], marks=sources)
     (same, *_), _ = trial.changed(((x, cache), {}))
     assert same is x
     assert x._dynamo_static_input_type is not None
@@ -99,17 +97,17 @@ def test_tensors_in_containers_objects_and_the_module_are_marked():
 def test_only_an_argument_can_be_marked():
     # A cache that is still empty has nothing to mark.
     call = ((torch.ones(2), 1.0, Cache()), {})
-    Trial(plan(marks=[("L['items'].layers[0]['k']", 1)]), function).changed(call)
+    trial_of(marks=[("L['items'].layers[0]['k']", 1)]).changed(call)
     for source in ("L['nothing']", "G['x']", "L['x'].size()[0]", "L['self'].seen[0]"):
         with pytest.raises(TargetError):
-            Trial(plan(marks=[(source, 0)]), function).changed(call)
+            trial_of(marks=[(source, 0)]).changed(call)
 
 
 def replayed(folder, name, scales, **more):
     """What came of calls that multiply by what the replay has for each."""
     weight = torch.ones(2, requires_grad=True)
     references = {of: str(folder / of) for of in ("eager",) if (folder / of).exists()}
-    trial = Trial(plan(outputs=str(folder / name), references=references, **more), function)
+    trial = trial_of(outputs=str(folder / name), references=references, **more)
     for scale in scales:
         call = ((weight,), {})
         trial.begin_call(call)
@@ -136,9 +134,8 @@ def test_what_a_call_writes_to_a_default_is_compared(tmp_path):
         return seen.add_(x)
 
     for name in ("eager", "mine"):
-        trial = Trial(
-            plan(outputs=str(tmp_path / name), references={"eager": str(tmp_path / "eager")}),
-            function,
+        trial = trial_of(
+            function, outputs=str(tmp_path / name), references={"eager": str(tmp_path / "eager")}
         )
         call = ((torch.ones(2),), {})
         trial.begin_call(call)
@@ -152,7 +149,7 @@ def test_what_a_call_writes_to_a_default_is_compared(tmp_path):
 
 def test_float64_call_sees_earlier_writes_to_its_input():
     shared = [torch.ones(2)]
-    trial = Trial(plan(is_float64=True), function)
+    trial = trial_of(is_float64=True)
     for expected in (1.5, 2.25):
         (x, *_), _ = trial.changed(((shared[0], 1.0, Cache(shared[0])), {}))
         assert x.dtype == torch.float64
@@ -171,7 +168,7 @@ def test_in_float64_everything_that_a_target_uses_is():
             return self.layer(x) + self.seen[0] * torch.ones(2)
 
     net = Net()
-    trial = Trial(plan(is_float64=True), net)
+    trial = trial_of(net, is_float64=True)
     trial.prepare(EVENTS)
     with trial.seeded(0):
         assert net(torch.ones(2).double()).dtype == torch.float64
@@ -183,7 +180,7 @@ def test_in_float64_everything_that_a_target_uses_is():
 def test_random_draws_of_a_call_dont_affect_the_next():
     drawn_inputs = []
     for count in (0, 1, 5):
-        trial = Trial(plan(), function)
+        trial = trial_of()
         torch.manual_seed(7)
         drawn_inputs.append([])
         for _ in range(2):
@@ -202,7 +199,7 @@ def test_random_numbers_differ_by_call_and_repeat_by_trial():
 
     for _ in range(2):
         workload = Mock(
-            trial=Trial(plan(), target),
+            trial=trial_of(target),
             request={"seed": 0},
             _make=lambda call, is_eager: target(*call[0]),
         )
@@ -218,7 +215,7 @@ def test_a_replay_says_whether_its_calls_draw_random_numbers(tmp_path):
         (random.random, True),
         (lambda: torch.ones(1), False),
     ):
-        trial = Trial(plan(outputs=str(tmp_path / "one")), function)
+        trial = trial_of(outputs=str(tmp_path / "one"))
         torch.rand(1)
         with trial.seeded(0):
             draw()
@@ -230,7 +227,7 @@ def test_a_shaken_run_begins_with_other_last_digits():
     net = torch.nn.Linear(2, 2)
     x = torch.tensor([0.1, 0.2])
     before = [net.weight.detach().clone(), x.clone()]
-    trial = Trial(plan(shaken=1), net)
+    trial = trial_of(net, shaken=1)
     trial.prepare(EVENTS)
     trial.changed(((x,), {}))
     for value, old in zip((net.weight, x), before, strict=True):
