@@ -53,9 +53,6 @@ _NOT_LOCATED: dict[NotLocated, str] = {
 }
 _MOST_CODE = 40
 _MOST_LINES = 4
-_NOTABLE = 10
-_NOTABLE_ALONE = 1e-6
-"""A distance worth a note where eager mode has none, since it is the widest reference."""
 
 
 def accuracy_view(report: AccuracyReport) -> View:
@@ -122,9 +119,6 @@ def _parts(report: AccuracyReport) -> Iterator[Block]:
             " what runs eagerly there is eager mode's own.",
             "dim",
         )
-    for item in report.kinds:
-        if item.verdict == "rounding" and _is_notable(item):
-            yield Note(_notable_text(item), "warning")
     yield Section("What was compared", _compared(report), "Compared")
     rows = (Row(kind_text(item.kind), Span(difference_text(item))) for item in report.differences)
     yield Section("What differs", Rows(rows, "difference"))
@@ -139,20 +133,6 @@ def _parts(report: AccuracyReport) -> Iterator[Block]:
         show="always" if report.verdict == "different" else "long",
     )
     yield unknown_section(report.gaps)
-
-
-def _is_notable(item: ComparedKind) -> bool:
-    times = (item.variant or 0.0) / item.eager if item.eager else 0.0
-    return times >= _NOTABLE or (item.eager == 0 and (item.variant or 0.0) >= _NOTABLE_ALONE)
-
-
-def _notable_text(item: ComparedKind) -> str:
-    kind, times = kind_text(item.kind), (item.variant or 0.0) / (item.eager or 1.0)
-    far = f"{times:,.0f} times as far from float64 as" if item.eager else f"{times:.1e} away from"
-    return (
-        f"Compiled {kind} are {far} eager mode's. That is within rounding, but one operation that"
-        " is as inaccurate would look the same."
-    )
 
 
 def _compared(report: AccuracyReport) -> Table:

@@ -156,27 +156,15 @@ def _kind_of(action: Action, fix: Fix) -> object:
 def _nothing_to_do(diagnosis: Diagnosis) -> str:
     if diagnosis.findings:
         return "The fixes remove every finding."
-    recording, summary = diagnosis.recording, diagnosis.summary
-    if recording.is_partial:
+    if diagnosis.recording.is_partial:
         return (
             "The run ended early, so what there is to do is unknown. Run it again once the cause"
             " above is gone."
         )
-    share = None if recording.guards is None else recording.guards.share
-    guards = None if share is None else f"Guard checks take {percent(share)} of a steady call."
-    if summary.hidden_findings:
-        return join_texts(" ", "Nothing: no findings are shown.", guards)
-    detail, seconds = summary.coverage_detail, summary.compile_time_s
-    compiled = None
-    if detail is not None and detail.graph_ops and not detail.eager_ops:
-        count = summary.graphs_per_call
-        graphs = f" in {counted(count, 'graph')}" if count else ""
-        operations = counted(detail.graph_ops, "tensor operation")
-        compiled = f"all {operations} of a call run compiled{graphs}"
-    settled = "nothing recompiled" if summary.compiles and not summary.recompiles else None
-    good = join_texts(": ", "Nothing", join_texts(", and ", compiled, settled))
-    took = f"Compiling took {seconds:.2f} s." if seconds else None
-    return join_texts(" ", f"{good}.", took, guards)
+    guards = diagnosis.recording.guards
+    share = None if guards is None else guards.share
+    checks = None if share is None else f"Guard checks take {percent(share)} of a steady call."
+    return join_texts(" ", "Nothing: no findings are shown.", checks)
 
 
 def code_line(action: Action) -> str | None:

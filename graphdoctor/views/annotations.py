@@ -28,7 +28,7 @@ from graphdoctor.facts.diagnosis import Finding, Severity
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.views import words
 from graphdoctor.views.reasons import verdict_text
-from graphdoctor.wording import counted, join_texts, percent, times
+from graphdoctor.wording import counted, join_texts, times
 
 _DRIVE = re.compile(r"[A-Za-z]:/")
 # Characters that a path may contain unescaped (RFC 3986), except a colon, which could end a scheme.
@@ -166,48 +166,33 @@ def worse_text(worse: WorseFinding) -> str:
     now, before = worse.finding, worse.before
     if worse.is_rise:
         return f"it happens {times(now.count)}; in the baseline {times(before.count)}"
-    done = (
-        (now.break_effects, now.effects.skipped_frames, now.effects.rest_eager_frames),
-        (before.break_effects or (), before.skipped_frames, before.rest_eager_frames),
+    effects = now.effects
+    skipped = ", ".join(f"`{name}`" for name in sorted(effects.skipped_frames))
+    rest = ", ".join(f"`{name}`" for name in sorted(effects.rest_eager_frames))
+    does = join_texts(
+        " and ",
+        f"skips {skipped}" if skipped else None,
+        f"runs the rest of {rest} eagerly" if rest else None,
+        "raises an error" if "raised" in now.break_effects else None,
     )
-    texts = []
-    for effects, *frames in done:
-        skipped, rest = (" and ".join(f"`{name}`" for name in sorted(names)) for names in frames)
-        does = (
-            f"skips {skipped}" if skipped else None,
-            f"runs the rest of {rest} eagerly" if rest else None,
-            "raises an error" if "raised" in effects else None,
-        )
-        texts.append(join_texts(", and ", *does) or "resumes after the break")
-    return f"torch {texts[0]}; in the baseline it {texts[1]}"
+    return f"torch {does or 'resumes after the break'} now, unlike in the baseline"
 
 
 def more_eager_texts(target: TargetCheck) -> Iterator[str]:
     """List what runs eagerly now and not in the baseline, whichever finding causes it."""
     if target.newly_eager:
         names = ", ".join(f"`{name}`" for name in target.newly_eager)
-        yield (
-            f"{names} {'runs' if len(target.newly_eager) == 1 else 'run'} eagerly, but not in the"
-            " baseline"
-        )
+        yield f"newly eager, unlike in the baseline: {names}"
     if (
         target.has_lost_coverage
         and target.diagnosis is not None
         and target.baseline_run is not None
     ):
         before, now = target.baseline_run, target.diagnosis.summary
-        baseline_coverage = (
-            f"in the baseline it is {words.share_text(before.coverage)} ({before.eager_ops} of"
-            f" {before.op_count})"
-        )
-        if now.coverage is None or now.coverage_detail is None:
-            yield f"coverage is unknown; {baseline_coverage}"
-        else:
-            eager = (
-                f"{now.coverage_detail.eager_ops} of {now.coverage_detail.op_count} operations run"
-                " eagerly"
-            )
-            yield f"coverage is {percent(now.coverage)} ({eager}); {baseline_coverage}"
+        detail = now.coverage_detail
+        eager = "" if detail is None else f" ({detail.eager_ops} of {detail.op_count} run eagerly)"
+        was = f"{words.share_text(before.coverage)} ({before.eager_ops} of {before.op_count})"
+        yield f"coverage is {words.share_text(now.coverage)}{eager}; in the baseline it is {was}"
 
 
 def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:
@@ -231,8 +216,8 @@ def baseline_notes(target: TargetCheck) -> Iterator[str]:
     run = target.baseline_run
     if target.lacks_run:
         yield (
-            "The baseline has findings alone: an older graphdoctor wrote it, so graphs, coverage"
-            " and effects weren't compared. graphdoctor baseline --update adds them."
+            "The baseline has findings alone: graphs, coverage and effects weren't compared."
+            " graphdoctor baseline --update adds them."
         )
     elif (
         run is not None

@@ -17,14 +17,16 @@ from graphdoctor.facts.bench import (
 from graphdoctor.views.measures import (
     calling_text,
     calls_text,
-    interval_text,
     is_too_noisy,
     seconds_text,
     skip_text,
+    speed_cell,
     speed_of,
+    speedup_text,
     time_text,
 )
-from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN
+from graphdoctor.views.parts import cell_line
+from graphdoctor.views.words import UNKNOWN
 from graphdoctor.wording import duration, factor_text, listed, shortened
 
 _MAX_NAMED = 3
@@ -52,8 +54,8 @@ def bench_text(
     best, waits = by_name.get(verdict.best), by_name.get(verdict.waits or "")
     answer = [] if best else _none_faster(others, verdict)
     if best is not None:
-        fastest = f"{best.name} is fastest: {_with_interval(best)} over eager{_which_rounds(best)}"
-        answer = [f"{fastest}, {pays_off(best, eager)}"]
+        ratio = UNKNOWN if best.speedup is None else cell_line(speed_cell(best.speedup))
+        answer = [f"{best.name} is fastest: {ratio} over eager, {pays_off(best, eager)}"]
         if verdict.alike:
             answer.append(f"No clear difference to {listed(verdict.alike)}")
         if has_results and not best.correct:
@@ -79,24 +81,16 @@ def _noisy(noise: Noise | None, sizes: str = "") -> str:
 
 
 def _trouble(others: Sequence[Variant]) -> tuple[str, ...]:
-    """Name variants that are wrong or failed. Why they failed is the answer if there is no other;
-    else it stands below.
-    """
-    is_any_right = any(variant.status == "ok" for variant in others)
-    ratios = (
-        f"{variant.name} ({speed_of(variant.speedup.ratio)})" if variant.speedup else variant.name
-        for variant in _by_speed(others, "wrong")
-    )
-    wrong = listed(list(ratios))
-    ended = ("failed",) if is_any_right else ("failed", "skipped")
-    failed = [variant for variant in others if variant.status in ended]
-    explained = [] if is_any_right else failed[:_MAX_NAMED]
-    named = listed([variant.name for variant in failed[len(explained) :]])
-    return (
-        wrong and f"Wrong results: {wrong}",
-        *(f"{variant.name} {_ended(variant)}" for variant in explained),
-        named and f"{'Also failed' if explained else 'Failed'}: {named}",
-    )
+    """Name variants that are wrong or failed, with the first reason where none is right."""
+    wrong = listed([variant.name for variant in _by_speed(others, "wrong")])
+    failed = [variant for variant in others if variant.status in ("failed", "skipped")]
+    if any(variant.status == "ok" for variant in others):
+        failed = [variant for variant in failed if variant.status == "failed"]
+        named = listed([variant.name for variant in failed])
+        ended = named and f"Failed: {named}"
+    else:
+        ended = "; ".join(f"{variant.name} {_ended(variant)}" for variant in failed[:_MAX_NAMED])
+    return wrong and f"Wrong results: {wrong}", ended
 
 
 def _by_speed(variants: Sequence[Variant], status: str) -> list[Variant]:
@@ -115,45 +109,22 @@ def _ended(variant: Variant) -> str:
     return f"{ended}: {shortened(variant.reason, _REASON)}" if variant.reason else ended
 
 
-def _with_interval(variant: Variant) -> str:
-    speedup = variant.speedup
-    if speedup is None:
-        return ""
-    return f"{factor_text(speedup.ratio)} ({interval_text(speedup.low, speedup.high)})"
-
-
 def _slower(timed: Sequence[Variant]) -> str | None:
     """Say how much slower all of them are; None unless they are."""
     if not timed or any(variant.judgement != "slower" for variant in timed):
         return None
-    rounds = _which_rounds(timed[0])
-    if len(timed) == 1:
+    if len(timed) == 1 and timed[0].speedup is not None:
         subject = "torch.compile" if timed[0].name == "default" else timed[0].name
-        return f"{subject} makes it {_times_slower(timed[0], ' slower')}{rounds}"
-    shown = (f"{variant.name} {_times_slower(variant)}" for variant in timed[:_MAX_NAMED])
-    return f"torch.compile makes it slower{rounds}: {', '.join(shown)}"
+        return f"{subject} makes it {speedup_text(timed[0].speedup)}"
+    return f"torch.compile makes it slower: {_beside_eager(timed)}"
 
 
-def _times_slower(variant: Variant, slower: str = "") -> str:
-    speedup = variant.speedup
-    if speedup is None:
-        return UNKNOWN
-    interval = interval_text(1 / speedup.high, 1 / speedup.low)
-    return f"{factor_text(1 / speedup.ratio)}{slower} ({interval}){_where_nothing(variant)}"
-
-
-def _beside_eager(variant: Variant) -> str:
-    if _is_unclear([variant]):
-        return f"{variant.name}: {TOO_NOISY}{_where_nothing(variant)}"
-    if variant.judgement == "slower":
-        return f"{variant.name} is slower, {_times_slower(variant)}"
-    speedup = variant.speedup
-    interval = f" ({interval_text(speedup.low, speedup.high)})" if speedup else ""
-    return f"{variant.name}: {SAME_SPEED}{interval}{_where_nothing(variant)}"
-
-
-def _where_nothing(variant: Variant) -> str:
-    return ", where torch.compile compiled nothing" if variant.graphs == 0 else ""
+def _beside_eager(timed: Sequence[Variant]) -> str:
+    return ", ".join(
+        f"{variant.name} {speedup_text(variant.speedup)}"
+        for variant in timed[:_MAX_NAMED]
+        if variant.speedup is not None
+    )
 
 
 def _is_unclear(timed: Sequence[Variant]) -> bool:
@@ -164,11 +135,6 @@ def _is_unclear(timed: Sequence[Variant]) -> bool:
     )
 
 
-def _which_rounds(variant: Variant) -> str:
-    is_of_best = variant.speedup is not None and variant.speedup.is_of_best
-    return " in the best rounds" if is_of_best else ""
-
-
 def _none_faster(others: Sequence[Variant], verdict: BenchVerdict) -> list[str]:
     right, timed = [variant for variant in others if variant.status == "ok"], _timed(others)
     if not right:
@@ -177,19 +143,12 @@ def _none_faster(others: Sequence[Variant], verdict: BenchVerdict) -> list[str]:
         verbs = [verb for status, verb in _ENDS.items() if status in ended]
         return [f"Every variant {' or '.join(verbs)}"] if verbs else []
     if not timed:
-        not_timed = "wasn't timed" if len(right) == 1 else "weren't timed"
-        return [f"{listed([variant.name for variant in right])} ran, but {not_timed}"]
+        return [f"Not timed: {listed([variant.name for variant in right])}"]
+    text = _slower(timed) or f"No variant is measurably faster than eager: {_beside_eager(timed)}"
     if _is_unclear(timed):
-        names, verb = (
-            listed([variant.name for variant in timed]),
-            "is" if len(timed) == 1 else "are",
-        )
-        text = f"Too noisy to say whether {names} {verb} faster than eager"
-    else:
-        text = _slower(timed) or (
-            f"No variant is measurably faster than eager{_which_rounds(timed[0])}: "
-            f"{', '.join(map(_beside_eager, timed[:_MAX_NAMED]))}"
-        )
+        names = listed([variant.name for variant in timed])
+        are = "is" if len(timed) == 1 else "are"
+        text = f"Too noisy to say whether {names} {are} faster than eager"
     finding = verdict.held_back
     if finding is None:
         return [text]
@@ -249,26 +208,21 @@ def cure_text(report: CureReport, floor_us: float | None = None) -> str:
         unknown = "" if as_it_was.correct else "; whether its results are right is unknown"
         return f"{times}; nothing that was tried is faster; {_cost(as_it_was, eager)}{unknown}."
     lead = "Plain eager is fastest"
-    if any(way.speedup is not None and is_too_noisy(way.speedup, way.judgement) for way in ways):
-        lead = "Too noisy to say whether anything is faster than eager"
-    elif any(way.judgement == "same" for way in ways):
+    if any(way.judgement == "same" for way in ways):
         lead = "Nothing is measurably faster than eager"
-    text = (
-        f"{lead} ({duration(eager.call_us.median)}); compiled as written: "
-        f"{_time(as_it_was).lstrip(': ')}."
-    )
+    as_written = f"compiled as written{_time(as_it_was)}"
+    text = f"{lead} ({duration(eager.call_us.median)}); {as_written}."
     if floor_us is not None:
         return f"{text} Calling any compiled function costs about {duration(floor_us)} here."
     why = next((finding.message for finding in as_it_was.findings), "")
     if as_it_was.status in ("failed", "wrong") and as_it_was.reason:
         why = f"torch.compile: {as_it_was.reason}"
-    is_tried = any(step.outcome != "skipped" for step in report.steps)
-    return _sentences(text, why.rstrip("."), "Nothing tried helps" if is_tried else "")
+    return _sentences(text, why.rstrip("."))
 
 
 def _time(variant: Variant) -> str:
     if variant.call_us is None:
-        return ": it fails" if variant.status == "failed" else ": not timed"
+        return " fails" if variant.status == "failed" else " wasn't timed"
     ratio = None if variant.name == EAGER else variant.speedup
     gain = "" if ratio is None or ratio.low <= 1 <= ratio.high else f" ({speed_of(ratio.ratio)})"
     wrong = " (with wrong results)" if variant.status == "wrong" else ""

@@ -20,7 +20,6 @@ from graphdoctor.facts.bench import (
 from graphdoctor.facts.kernels import KernelShare
 from graphdoctor.views import measures
 from graphdoctor.views.finding_cards import finding_rows
-from graphdoctor.views.html.bench import payoff_drawing, speed_drawing
 from graphdoctor.views.measures import EMPTY, call_cell, seconds_text, time_text
 from graphdoctor.views.next_step import after_bench
 from graphdoctor.views.parts import (
@@ -29,8 +28,6 @@ from graphdoctor.views.parts import (
     Code,
     Column,
     Drawing,
-    Figure,
-    Figures,
     Note,
     Row,
     Rows,
@@ -42,7 +39,6 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
     cell_line,
-    plain_text,
 )
 from graphdoctor.views.words import (
     INTERRUPTED,
@@ -56,6 +52,8 @@ from graphdoctor.views.words import (
 )
 from graphdoctor.wording import counted, join_texts, kind_text, listed, shortened
 
+_WIDEST = 1.2
+"""The end of an interval further away than this from the largest ratio has no room in a drawing."""
 _REASON = 300
 """Characters of a reason that is shortened."""
 _ENDED: dict[VariantStatus, Tone] = {"wrong": "bad", "failed": "bad", "skipped": "warning"}
@@ -112,25 +110,13 @@ def _parts(report: BenchReport) -> Iterator[Block]:
         yield Note(Span(text), "dim")
     is_compared = "results" in report.measured or any(item.status != "ok" for item in variants)
     gains = _table("What compiling gains and costs", _GAINS[not is_compared :], variants, best)
-    # The best variant's cells once more; nothing if it is eager mode.
-    best_row = (row for row in gains.rows if plain_text(row[0].text) == best != EAGER)
-    figures = tuple(
-        Figure(
-            plain_text(column.heading), plain_text(cell.text), plain_text(cell.detail), cell.tone
-        )
-        for row in best_row
-        for column, cell in zip(gains.columns[1:], row[1:], strict=True)
-    )
-    if figures:
-        yield Figures(figures, show="long")
     is_gpu = report.environment is not None and report.environment.device_name is not None
     per_second = "items/s" if works_on is None else f"{works_on.unit}/s"
     rate: _Column = (per_second, "", lambda variant: measures.rate_text(variant.throughput))
     timed = [variant for variant in variants if variant.status in ("ok", "wrong")]
     columns = (*_RUNS, _MEMORY[is_gpu], rate)
     runs = _table("What torch made of each variant", columns, timed, best)
-    yield Section("Variants", (gains, runs, *speed_drawing(variants)))
-    yield Section("When compiling pays", payoff_drawing(variants, best), "Payoff")
+    yield Section("Variants", (gains, runs, *_bars(variants)))
     # Each finding once, in the order of what it costs one of the variants that have it.
     causes = grouped(
         ((finding.code, finding.message), (place, finding, variant.name))
@@ -156,6 +142,26 @@ def _parts(report: BenchReport) -> Iterator[Block]:
     yield Section("Where the time goes", kernels, "Kernels", show="long")
     details = Rows(_details(report, variants), "figure")
     yield Section("How it was measured", (*_HOW, details), "Measured", show="long")
+
+
+def _bars(variants: Sequence[Variant]) -> Iterator[Drawing]:
+    """Yield each variant's speed-up with its interval as a bar; nothing if none was timed."""
+    timed = [(variant, variant.speedup) for variant in variants[1:] if variant.speedup is not None]
+    if not timed:
+        return
+    bars = [
+        {
+            "name": variant.name,
+            "kind": "wrong" if variant.status == "wrong" else variant.judgement,
+            "ratio": speedup.ratio,
+            "ends": (speedup.low, speedup.high),
+            "cell": _speedup(variant),
+        }
+        for variant, speedup in timed
+    ]
+    most = _WIDEST * max(1.0, *(speedup.ratio for _, speedup in timed))
+    facts = {"bars": bars, "most": most}
+    yield Drawing("bench_bars.html.j2", facts, styles=("bench.css",))
 
 
 # The tables.
@@ -360,13 +366,11 @@ def _ended(variant: Variant) -> Iterator[Row]:
     if stages.results and stages.first is None:
         yield Row("", "No stage fails on its own.")
     if stages.part:
-        ways = []
-        if (workaround := stages.workaround) is not None:
-            arguments = workaround.arguments.items()
-            ways += [f"pass `{name}={value!r}` to torch.compile" for name, value in arguments]
-            if workaround.lines:
-                ways.append(f"write `{'; '.join(workaround.lines)}` before torch.compile")
-        how = f": {' and '.join(ways)}" if ways else ""
+        workaround = stages.workaround
+        arguments = {} if workaround is None else workaround.arguments
+        lines = [] if workaround is None else [*workaround.lines]
+        lines += [f"torch.compile({name}={value!r})" for name, value in arguments.items()]
+        how = f": {'; '.join(lines)}" if lines else ""
         yield Row("", Span(f"Correct without {stages.part}{how}."))
     if stages.note:
         yield Row("", Span(stages.note))
@@ -396,46 +400,27 @@ def _notes(variants: Sequence[Variant]) -> Iterator[Row]:
         if text:
             yield Row("results", Span(f"{', '.join(names)}: {text}"))
     for variant in variants:
-        cache = variant.cache
-        is_restart = variant.compile_cold_s is not None
-        if cache is not None and is_restart and (cache.misses or cache.bypasses):
-            total = counted(cache.hits + cache.misses + cache.bypasses, "graph")
-            kept = f"; {cache.bypasses} can't be kept there" if cache.bypasses else ""
-            why = f" ({'; '.join(cache.bypass_reasons)})" if cache.bypass_reasons else ""
-            text = f"a restart finds {cache.hits} of {total} on disk{kept}{why}"
-            yield Row("cache", Span(f"{variant.name}: {text}"))
+        for reason in () if variant.cache is None else variant.cache.bypass_reasons:
+            yield Row("cache", Span(f"{variant.name}: can't be kept on disk: {reason}"))
 
 
 def _correctness_text(correctness: Correctness) -> str:
     """Return the distance from eager mode's results, and from those in float64, beside eager mode's
     own distance.
     """
-    differs = off = None
-    if correctness.is_bitwise_equal:
-        differs = "identical to eager mode, bit by bit"
-    elif correctness.where is not None:
+    differs = "identical to eager mode, bit by bit" if correctness.is_bitwise_equal else None
+    if correctness.where is not None:
         by = "" if correctness.largest is None else f" by up to {correctness.largest:.3g}"
         differs = f"{correctness.where} differs from eager mode's{by}"
-    if not correctness.is_bitwise_equal:
-        # Those of results that are exact in every run say nothing beside others.
-        errors = correctness.errors
-        off = "; ".join(
-            f"{kind_text(error.kind)} {_distance(error.variant)} off float64 "
-            f"(eager {_distance(error.eager)})"
-            for error in [error for error in errors if error.variant or error.eager] or errors
-        )
-    return (
-        join_texts(
-            "; ",
-            differs,
-            None
-            if correctness.is_eager_repeatable
-            else "eager mode itself gives other bits each time",
-            correctness.note,
-            off,
-        )
-        or "not compared"
-    )
+    unsteady = "eager mode itself gives other bits each time"
+    off = [
+        f"{kind_text(error.kind)} {_distance(error.variant)} off float64 "
+        f"(eager {_distance(error.eager)})"
+        for error in correctness.errors
+        if not correctness.is_bitwise_equal and (error.variant or error.eager)
+    ]
+    texts = (differs, None if correctness.is_eager_repeatable else unsteady, correctness.note, *off)
+    return join_texts("; ", *texts) or "not compared"
 
 
 def _distance(relative: float) -> str:
@@ -461,25 +446,9 @@ def _kernels(name: str, kernels: KernelShare) -> Iterator[Block]:
     yield Note(Span(f"{name}: {', '.join(texts)}; {whole}"))
     if parts:
         yield Drawing("bench_shares.html.j2", {"parts": parts}, styles=("bench.css",))
-    rows = (
-        (
-            Span(kernel.name, "code"),
-            kernel.kind,
-            Cell(time_text(kernel.us), value=kernel.us),
-            f"{kernel.count:,}",
-        )
-        for kernel in kernels.largest
-    )
-    columns = ("#kernel", "of", "#time", "#runs")
-    yield Table(columns, rows, "kernel", label=f"Largest kernels of {name}")
 
 
 def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
-    for variant in variants:
-        if (times := variant.call_us) is not None:
-            least, mean, most = map(time_text, (times.min, times.mean, times.max))
-            text = f"{times.count:,} calls, {least} to {most}, mean {mean}"
-            yield Row("calls", Span(f"{variant.name}: {text}"))
     for variant in variants:
         for start, _, won in measures.starts(variant):
             if won is not None:

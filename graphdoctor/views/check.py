@@ -5,8 +5,7 @@ Comes in: a ``CheckReport``. Goes out: a view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import starmap
+from collections.abc import Callable, Iterator, Sequence
 
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck
 from graphdoctor.facts.counts import Counts
@@ -20,7 +19,7 @@ from graphdoctor.views.annotations import (
     unused_texts,
     worse_text,
 )
-from graphdoctor.views.finding_cards import card_of, finding_line
+from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_check
 from graphdoctor.views.parts import (
     Block,
@@ -168,37 +167,38 @@ def _about(target: TargetCheck, *, has_baseline: bool) -> Section:
 def _findings(target: TargetCheck) -> Iterator[Section]:
     name = Span(target.name, "code")
     worse = {item.finding.fingerprint: worse_text(item) for item in target.worse}
-    below = [finding for finding in target.new if finding not in target.failing]
-    grown = [finding for finding in target.grown if finding.fingerprint not in worse]
-    kept = [item.finding for item in target.worse if item not in target.failing_worse]
-    but = ", but below the severity that fails"
     yield Section(("New in ", name), _cards(target.failing), tone="bad")
     worse_blocks = []
     for item in target.failing_worse:
         worse_blocks += [f"{worse_text(item)}.", *_cards([item.finding])]
     yield Section(("Worse in ", name), worse_blocks, tone="bad")
-    yield Section(("New in ", name, but), _cards(below), show="long")
-    still = _lines((finding, worse[finding.fingerprint]) for finding in kept)
-    yield Section(("Worse in ", name, but), still)
-    more = ((finding, f"{finding.message}, now {times(finding.count)}") for finding in grown)
-    yield Section(("More frequent in ", name), _lines(more))
+    kept = [item.finding for item in target.worse if item not in target.failing_worse]
+    rows = [
+        ("new", finding, finding.message) for finding in target.new if finding not in target.failing
+    ]
+    rows += [("worse", finding, worse[finding.fingerprint]) for finding in kept]
+    rows += [
+        ("more", finding, f"{finding.message}, now {times(finding.count)}")
+        for finding in target.grown
+        if finding.fingerprint not in worse
+    ]
+    below = [_line(*row) for row in rows]
+    yield Section(("Doesn't fail ", name), Rows(below, "finding", _MOST_ROWS))
     fixed = []
     for entry in target.fixed:
         where = (Span(entry.file, "code"), " in ", Span(entry.function, "code"))
         fixed.append(Row(entry.code, Note((*where, f"  {entry.message}"))))
     yield Section(("Fixed in ", name), Rows(fixed, "finding", _MOST_ROWS), tone="good")
-    known = _lines((finding, finding.message) for finding in target.known)
-    yield Section(("In the baseline of ", name), known, show="long")
-    ignored = _lines(
-        (item.finding, f"{item.finding.message} (by {join_texts(': ', item.by, item.reason)})")
-        for item in target.ignored
-    )
-    yield Section(("Ignored in ", name), ignored, show="long")
+    others = [_line("known", finding, finding.message) for finding in target.known]
+    for ignored in target.ignored:
+        why = join_texts(": ", ignored.by, ignored.reason)
+        others.append(_line("ignored", ignored.finding, f"{ignored.finding.message} (by {why})"))
+    yield Section(("Accepted in ", name), Rows(others, "finding", _MOST_ROWS), show="long")
+
+
+def _line(label: str, finding: Finding, said: str) -> Row:
+    return Row(label, Note((finding.code, " ", place_of(finding.location), f"  {said}")))
 
 
 def _cards(findings: Sequence[Finding]) -> Iterator[Block]:
     return (card_of(cluster) for cluster in words.clusters(findings))
-
-
-def _lines(findings: Iterable[tuple[Finding, str]]) -> Rows:
-    return Rows(starmap(finding_line, findings), "finding", _MOST_ROWS)

@@ -142,11 +142,3 @@ def _changes(pair: SameFinding) -> Iterator[Note]:
     count = f"{times(before.count)} → {times(after.count)}" if "count" in pair.changes else None
     if severity or count:
         yield Note(join_texts(", ", severity, count))
-    old, new, costs = before.cost, after.cost, []
-    if old is not None and new is not None:
-        if old.call_us is not None and new.call_us is not None and old.call_from == new.call_from:
-            costs.append(f"{duration(old.call_us)} → {duration(new.call_us)} per call")
-        if old.compile_s is not None and new.compile_s is not None:
-            costs.append(f"{old.compile_s:.2f} s → {new.compile_s:.2f} s compiling")
-    if costs:
-        yield Note(", ".join(costs), "dim", show="long")

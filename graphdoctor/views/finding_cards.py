@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.fixes import LOSSY, WORKING, Fix
 from graphdoctor.facts.recording import RaisedBy
-from graphdoctor.facts.stack import PROGRAM_ORIGINS, StackEntry
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.comparison import partial_text
 from graphdoctor.views import words
 from graphdoctor.views.next_step import after_run, explained
@@ -39,7 +39,6 @@ from graphdoctor.wording import bytes_text, counted, join_texts, times
 _MAX_COMPILE_IDS = 6
 _MAX_TRIED = 4
 _MAX_OTHERS = 3
-_MAX_PARAMETERS = 4
 
 
 def card_of(
@@ -144,26 +143,19 @@ def _source(where: StackEntry) -> Iterator[Source]:
 
 def _torch_rows(cluster: Sequence[Finding]) -> Iterator[Row]:
     first, has_fixes = cluster[0], any(finding.fixes for finding in cluster)
-
-    def quoted(text: str) -> Block:
-        return Code(text, "text") if "\n" in text else Span(text)
-
     if first.torch_reason:
-        said = whole = words.first_sentence(first.torch_reason)
+        said = words.first_sentence(first.torch_reason)
         if first.reasons and has_fixes:
             # The heading says the rest in plain words.
             said = re.split(r" \(unhinted: |: ", said, maxsplit=1)[0]
-        body: tuple[Block, ...] = (Span(said),)
+        show: Show = "always" if first.reasons else "long"
+        yield Row(first.torch_id or "torch", Span(said), show=show)
         if said != first.torch_reason:
-            reason: Block = Code(first.torch_reason, "text", show="long")
-            if whole == first.torch_reason:
-                reason = Note(Span(whole), show="long")
-            body = (Note(Span(said), show="short"), reason)
-        yield Row(first.torch_id or "torch", body, show="always" if first.reasons else "long")
+            yield Row("", Code(first.torch_reason, "text"), show="long")
     for context in (reason.context for reason in first.reasons if reason.context):
-        yield Row("context", quoted(context), show="long")
+        yield Row("context", Code(context, "text"), show="long")
     for number, hint in enumerate(first.hints):
-        yield Row("hint", quoted(hint), show="long" if number or has_fixes else "always")
+        yield Row("hint", Span(hint), show="long" if number or has_fixes else "always")
 
 
 _RAISED: Mapping[RaisedBy | None, str] = {
@@ -198,26 +190,22 @@ def _effects(cluster: Sequence[Finding]) -> Iterator[Row]:
     for bucket in (bucket for split in splits for bucket in split.buckets):
         size_bytes = bucket.parameter_bytes
         size = words.UNKNOWN if size_bytes is None else bytes_text(size_bytes)
-        quoted_names = [f"`{name}`" for name in bucket.parameters]
-        names = words.few_text(quoted_names, _MAX_PARAMETERS, end=", ") or "no parameters"
         operations = counted(bucket.op_count, "operation")
-        yield Row("part", f"{bucket.name}: {operations}, {size} of parameters: {names}")
+        yield Row("part", f"{bucket.name}: {operations}, {size} of parameters")
 
 
 def _way(cluster: Sequence[Finding], *, has_path: bool) -> Iterator[Row]:
     first, stack = cluster[0], cluster[0].user_stack
     long: Show = "always" if has_path else "long"
-    is_path = sum(entry.origin in PROGRAM_ORIGINS for entry in stack) > 1
+    # torch's own lines are left out.
+    steps: list[Inline] = [
+        (Span(entry.qualname or entry.function), " ", words.short_place(entry))
+        for entry in stack
+        if entry.origin not in ("torch", "stdlib")
+    ]
+    is_path = len(steps) > 1
     if is_path:
-        # Through the user's and packages' code; torch's own lines are only counted.
-        folded = sum(entry.origin in ("torch", "stdlib") for entry in stack)
-        hidden = f"  ({counted(folded, 'line')} of torch and Python hidden)" if folded else ""
-        steps: list[Inline] = [
-            (Span(entry.qualname or entry.function), " ", words.short_place(entry))
-            for entry in stack
-            if entry.origin not in ("torch", "stdlib")
-        ]
-        yield Row("path", Note((joined(steps, " → "), Span(hidden, tone="dim"))), show=long)
+        yield Row("path", Note(joined(steps, " → ")), show=long)
     user_entries = [entry for entry in stack if entry.origin == "user"]
     if not has_path and first.location.origin != "user" and user_entries:
         entry = user_entries[-1]

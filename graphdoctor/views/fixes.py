@@ -199,10 +199,7 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
     )
     differs = f" Different: {differing}." if differing else ""
     under = f", under {backend}" if backend else ""
-    others = {fix.backend for fix in treatment.tried if fix.is_applied and fix.backend} - {backend}
-    single = " Single fixes were tried under {}."
-    alone = "".join(map(single.format, sorted(others))) if backend else ""
-    text = f"Compared with the program without torch.compile{under}: {what}.{differs}{alone}"
+    text = f"Compared with the program without torch.compile{under}: {what}.{differs}"
     yield Note(text, "dim", show="always" if differs or compared is None else "long")
     if same := words.same_text(compared, treatment.attacked):
         yield Note(f"{_capitalized(same)}.", "dim")
@@ -211,29 +208,16 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
 def _whole(treatment: Treatment) -> Iterator[Block]:
     """Say whether torch makes one graph of it, what stops that, and how long the edits are."""
     whole, sites = treatment.whole, treatment.sites
-    lines = None
-    if sites is not None and sites.changed_lines:
-        fixed = sites.total - sites.left
-        each = f", {sites.changed_lines / fixed:.1f} per break" if fixed > 1 else ""
-        lines = f"{counted(sites.changed_lines, 'changed line')}{each}."
     if whole is not None and whole.is_one_graph:
-        text = "Runs under fullgraph=True: each call is one graph."
-        yield Note(join_texts(" ", text, lines), "good")
-        return
-    if whole is not None and whole.place:
-        cause = join_texts(" at ", whole.code, whole.place)
-        yield Note(("Not one graph: ", Span(cause), f" {whole.message}."), "warning")
-    elif whole is not None and whole.message:
-        yield Note(f"Not one graph: {whole.message}.", "warning")
+        yield Note("Runs under fullgraph=True: each call is one graph.", "good")
     elif whole is not None:
-        text = "Not one graph: with these fixes, torch leaves a function uncompiled."
-        yield Note(text, "warning")
-    if (was := treatment.before.skipped_frames) and treatment.after is not None:
-        more = treatment.after.graphs - treatment.before.graphs
-        if more > 0 and treatment.after.skipped_frames < was:
-            yield Note("More graphs, because torch now compiles what it skipped before.", "dim")
-    if lines is not None:
-        yield Note(lines, "dim")
+        cause = join_texts(" at ", whole.code, whole.place)
+        message = whole.message or "with these fixes, torch leaves a function uncompiled"
+        yield Note(
+            ("Not one graph: ", Span(f"{cause} " if cause else ""), f"{message}."), "warning"
+        )
+    if sites is not None and sites.changed_lines:
+        yield Note(f"{counted(sites.changed_lines, 'changed line')}.", "dim")
 
 
 def _difference(difference: Difference) -> str:

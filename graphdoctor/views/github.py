@@ -47,15 +47,15 @@ def render_github(report: CheckReport | LintReport, *, root: Path | None = None)
     commands.sort(key=lambda command: (list(_LEVELS).index(command[0]), *command[1:3]))
     lines = [command for *_, command in commands]
     levels = [level for level, *_ in commands]
-    counts = {level: levels.count(level) for level in _LEVELS}
+    counts = {level: levels.count(level) for level in _LEVELS if level in levels}
     if any(count > _SHOWN for count in counts.values()):
-        said = ", ".join(counted(count, _LEVELS[level]) for level, count in counts.items() if count)
+        said = ", ".join(counted(count, _LEVELS[level]) for level, count in counts.items())
         text = (
             f"GitHub shows {_SHOWN} annotations of each kind; this step has {said}. Its log has all"
             " of them."
         )
         # The first notice, so GitHub shows it.
-        at = counts["error"] + counts["warning"]
+        at = sum(level != "info" for level in levels)
         lines.insert(at, f"::notice title=graphdoctor::{_data([text])}")
     return "".join(f"{line}\n" for line in lines)
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import Frame
-from graphdoctor.facts.stack import ORIGINS
 from graphdoctor.views.finding_cards import card_of, closing, partial_note
 from graphdoctor.views.measures import time_text
 from graphdoctor.views.next_step import after_run, guards_command
@@ -42,17 +40,13 @@ from graphdoctor.views.words import (
 )
 from graphdoctor.wording import counted, join_texts, percent, shortened
 
-_MOST_OUTER = 12
 _DEEPEST = 3
 """Of the parts that are shown in short: as deep as ``self.transformer.h[0]``."""
 _MOST_SETS = 12
 _MOST_ROWS = 24
-_MOST_INNER = 4
-"""Parts of each compile but the costliest."""
 _MOST_KINDS = 5
 _MOST_CHECKS = 3
 _MOST_TEXT = 70
-_MOST_OF_ONE = 24
 _HIGH_SHARE = 0.1
 _TELLING = (
     "GLOBAL_STATE",
@@ -63,10 +57,6 @@ _TELLING = (
     "LAMBDA_GUARD",
     "DICT_CONTAINS",
 )
-_VALUES = frozenset(
-    {"EQUALS_MATCH", "NONE_MATCH", "TENSOR_MATCH", "LENGTH_CHECK", "ID_MATCH", "LAMBDA_GUARD"}
-)
-_ITEM = re.compile(r"\d+|'[^']*'")
 _NO_VALUE = frozenset({"DIMENSION_DYNAMIC_MARKING_GUARD", "OBJECT_ALIASING", "NO_TENSOR_ALIASING"})
 STATE = "process-wide state"
 _TOKEN = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
@@ -103,9 +93,10 @@ def _parts(diagnosis: Diagnosis, guards: Guards) -> Iterator[Block]:
     yield from _compiles(guards.sets, recording.frames_by_compile())
     for guard_set in guards.sets:
         frame = recording.frames_by_compile().get(guard_set.compile_id)
-        counts = {compile_.compile_id: compile_.guard_count for compile_ in recording.compiles}
-        content = _compile(guard_set, counts.get(guard_set.compile_id))
-        yield Section(_title(guard_set, frame), content, guard_set.compile_id, show="long")
+        title: Inline = guard_set.compile_id
+        if frame is not None:
+            title = (f"{title} ", Span(frame.described), "  ", short_place(frame.entry))
+        yield Section(title, _compile(guard_set), guard_set.compile_id, show="long")
     yield unknown_section(other_gaps(diagnosis))
     yield from closing(diagnosis, prefix="GD3")
     if others := len(diagnosis.findings) - len(findings):
@@ -143,67 +134,38 @@ def _tone(share: float) -> Tone:
 
 
 def _compiles(sets: Sequence[GuardSet], frames: Mapping[str, Frame]) -> Iterator[Block]:
-    """In short: each compile with what its checks cost and its guards by part, the costliest first;
-    the parts of compiles of one function that have the same are listed once.
+    """In short: each compile with what its checks cost, the costliest first, with the guards of the
+    first one by part.
     """
     if not sets:
         return
-
-    def weight(guard_set: GuardSet) -> tuple[float, int]:
-        return guard_set.known_share or 0, guard_set.guard_count
-
-    ordered = sorted(sets, key=weight, reverse=True)
-    listed: dict[object, str] = {}
+    ordered = sorted(sets, key=lambda item: (item.known_share or 0, item.guard_count), reverse=True)
+    first = ordered[0]
     rows: list[TableRow] = []
     for guard_set in ordered[:_MOST_SETS]:
-        frame = frames.get(guard_set.compile_id)
-        pieces = sorted(parts_of(guard_set), key=lambda part: -part.guard_count * part.times)
-        function = frame.frame_id if frame else guard_set.compile_id
-        named = [part for _, part in walk(pieces) if part.path != STATE]
-        key = function, tuple((part.path, part.guard_count) for part in named)
-        same = listed.setdefault(key, guard_set.compile_id)
+        frame, search_us = frames.get(guard_set.compile_id), guard_set.search_us
         name = f"{guard_set.compile_id} {frame.described if frame else ''}".rstrip()
-        costs: Inline = _costs_text(guard_set, "" if same == guard_set.compile_id else same)
-        if frame is not None:
-            costs = (short_place(frame.entry), "; " if costs else "", costs)
-        rows.append((Span(name, "strong"), str(guard_set.guard_count), Cell(""), costs))
-        if same == guard_set.compile_id:
+        share = "" if guard_set.share is None else f", {percent(guard_set.share)} of it"
+        costs = "" if search_us is None else f"{time_text(search_us)} in the call{share}"
+        where: Inline = "" if frame is None else short_place(frame.entry)
+        between = "; " if where and costs else ""
+        count = str(guard_set.guard_count)
+        rows.append((Span(name, "strong"), count, "", (where, between, costs)))
+        if guard_set is first:
+            pieces = sorted(parts_of(first), key=lambda part: -part.guard_count * part.times)
             inner = [(depth + 1, part) for depth, part in walk(pieces) if depth <= _DEEPEST]
-            rows += _part_rows(inner[: _MOST_INNER if len(rows) > 1 else None], guard_set, most=1)
+            rows += _part_rows(inner, first, most=1)
     yield _part_table(rows, _MOST_ROWS, show="short")
     if (hidden := len(ordered) - _MOST_SETS) > 0:
         yield Note(f"{counted(hidden, 'more compile')} (show with -v)", "dim", show="short")
-    first = ordered[0]
-    values = ((value, must, "") for value, must, _ in _values(first))
-    columns = (f"value in {first.compile_id}", "must be", "from line")
-    yield Table(columns, values, "value", _MOST_OUTER, show="short")
-
-
-def _costs_text(guard_set: GuardSet, same: str) -> str:
-    share = "" if guard_set.share is None else f", {percent(guard_set.share)} of it"
-    search_us, first_us = guard_set.search_us, guard_set.latency_us
-    return join_texts(
-        "; ",
-        None if search_us is None else f"{time_text(search_us)} in the call{share}",
-        f"first check {time_text(first_us)}" if first_us else None,
-        f"parts as in {same}" if same else None,
-    )
 
 
 # One compile.
 
 
-def _title(guard_set: GuardSet, frame: Frame | None) -> Inline:
-    if frame is None:
-        return guard_set.compile_id
-    return (f"{guard_set.compile_id} ", Span(frame.described), "  ", short_place(frame.entry))
-
-
-def _compile(guard_set: GuardSet, torch_count: int | None) -> Iterator[Block]:
-    yield Rows(_facts(guard_set, torch_count))
+def _compile(guard_set: GuardSet) -> Iterator[Block]:
+    yield Rows(_facts(guard_set))
     yield _part_table([*_part_rows([*walk(parts_of(guard_set))], guard_set)], None)
-    if guard_set.unbilled_count and guard_set.bill:
-        yield Note(f"{counted(guard_set.unbilled_count, 'part')} not timed separately", "dim")
     rows: list[TableRow] = []
     # torch prints one guard on a tensor's dynamic marking as five identical lines.
     for (kind, value, expected), nodes in groupby(guard_set.nodes, _cells):
@@ -214,32 +176,24 @@ def _compile(guard_set: GuardSet, torch_count: int | None) -> Iterator[Block]:
     yield Table(("kind", "value", "must be", "from line"), rows, "guard", show="long")
 
 
-def _facts(guard_set: GuardSet, torch_count: int | None) -> Iterator[Row]:
+def _facts(guard_set: GuardSet) -> Iterator[Row]:
     # Those that check no value say least, however many there are.
     kinds = sorted(guard_set.kinds.items(), key=lambda item: item[0] in _NO_VALUE)
     texts = few_text([f"{count} {kind}" for kind, count in kinds], _MOST_KINDS)
     yield Row("guards", f"{guard_set.guard_count}: {texts}")
-    if torch_count is not None and torch_count != guard_set.guard_count:
-        text = "as Dynamo installs them; each can become several checks"
-        yield Row("", Note(f"torch counts {torch_count}, {text}", "dim"))
-    runs, search_us = guard_set.runs_per_call, guard_set.search_us
+    runs, search_us, check_us = guard_set.runs_per_call, guard_set.search_us, guard_set.check_us
     share = guard_set.warm_share if search_us is None else guard_set.share
     times = "" if runs == 1 else f" ({runs} checks)"
     of_call = "" if share is None else f" · {percent(share)} of the steady call{times}"
     if search_us is not None:
         spread = _spread(guard_set.search_low_us, guard_set.search_high_us)
         yield Row("cost", f"{time_text(search_us)} per check in the call{spread}{of_call}")
-    label = "cost" if search_us is None else ""
-    if guard_set.check_us is not None:
+    if check_us is not None:
         spread = _spread(guard_set.check_low_us, guard_set.check_high_us)
-        text = f"{time_text(guard_set.check_us)} repeated with warm caches{spread}"
-        yield Row(label, text + (of_call if label else ""))
+        text = f"{time_text(check_us)} repeated with warm caches{spread}"
+        yield Row("cost", text + (of_call if search_us is None else ""))
     elif runs == 0:
-        yield Row(label, Note("the steady call doesn't run it", "dim"))
-    if guard_set.latency_us:
-        time = time_text(guard_set.latency_us)
-        text = f"torch measured {time} once, right after compiling with cold caches"
-        yield Row("", Note(text, "dim"))
+        yield Row("cost", Note("the steady call doesn't run it", "dim"))
 
 
 def _spread(low_us: float | None, high_us: float | None) -> str:
@@ -271,61 +225,23 @@ def _part_rows(
 
 def _checks_text(part: Part, most: int) -> str:
     """List the checks of a part's own guards, those that say most first."""
-    texts: dict[str, int] = {}
-    for node in part.guards:
-        if node.is_module_internal or node.kind in _NO_VALUE or not node.expected:
-            continue
-        text = node.expected
-        if part.path not in (STATE, node.expression):
+    ranks = {kind: rank for rank, kind in enumerate(_TELLING)}
+    texts = []
+    for node in sorted(part.guards, key=lambda node: ranks.get(node.kind or "", len(ranks))):
+        if node.expected and not node.is_module_internal and node.kind not in _NO_VALUE:
+            is_own = part.path in (STATE, node.expression)
             above = "" if node.path == "globals" else node.path or ""
-            verb = " is" if node.kind in ("NONE_MATCH", "ID_MATCH", "TYPE_MATCH") else ""
-            text = f"{node.expression.removeprefix(above)}{verb} {text}"
-        rank = _TELLING.index(node.kind) if node.kind in _TELLING else len(_TELLING)
-        texts[text] = min(rank, texts.get(text, rank))
-    limit = _MOST_TEXT if most > 1 else _MOST_OF_ONE
-    ordered = [shortened(text, limit) for text in sorted(texts, key=texts.__getitem__)]
+            name = "" if is_own else f"{node.expression.removeprefix(above)} "
+            texts.append(shortened(f"{name}{node.expected}", _MOST_TEXT))
     internal = sum(node.is_module_internal for node in part.guards)
     return join_texts(
         "; ",
-        few_text(ordered, most, between="; ", end="; "),
+        few_text([*dict.fromkeys(texts)], most, between="; ", end="; "),
         f"{internal} internal" if internal else None,
     )
 
 
-# Values and guards, one by one.
-
-
-def _values(guard_set: GuardSet) -> Iterator[tuple[Inline, Inline, Inline]]:
-    """Guards on values of the program, which cause a recompile when they change, those of the
-    user's lines first: value, what it must be, line.
-
-    Guards of repeated modules, or of the items of one list or dict, are shown as one.
-    """
-    alike = grouped(
-        (
-            (
-                _ITEM.sub("…", node.expression),
-                node.kind,
-                node.location and (node.location.file, node.location.line),
-            ),
-            node,
-        )
-        for node in guard_set.nodes
-        if node.path not in (None, "globals") and not node.is_module_internal
-        if node.kind in _VALUES and node.expected
-    )
-
-    def origin_rank(nodes: list[GuardNode]) -> tuple[int, bool]:
-        # Of each origin first what is a tensor or a size, which is likeliest to change.
-        location = nodes[0].location
-        origin = ORIGINS.index(location.origin) if location else len(ORIGINS)
-        return origin, nodes[0].kind not in ("TENSOR_MATCH", "LAMBDA_GUARD")
-
-    for first, *others in sorted(alike.values(), key=origin_rank):
-        more = Span(f"  and {len(others)} like this" if others else "", tone="dim")
-        is_same = all(node.expected == first.expected for node in others)
-        must = Span(first.expected or "" if is_same else VARIES)
-        yield (Span(first.expression), more), must, _because(first)
+# Guards, one by one.
 
 
 def _cells(node: GuardNode) -> tuple[str, str, str]:

@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from graphdoctor.facts.check import CheckReport, TargetCheck
-from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.views.annotations import Annotation, annotations_of, baseline_notes, unused_texts
 from graphdoctor.views.printable import printable, printable_lines
 from graphdoctor.wording import counted
@@ -100,7 +99,10 @@ def _cases(target: TargetCheck, failing: Sequence[Annotation]) -> Iterator[Eleme
             # name.
             number = f" ({named[name]})" if named[name] > 1 else ""
             case = _case(target.name, f"{name}{number}", annotation, "failure", finding.code)
-            case[0].text = "\n".join(map(_line, [*_lines(finding), *annotation.details]))
+            place, source = finding.location.shown, finding.location.text
+            said = [f"{place}: {finding.severity}: {finding.message}"]
+            said += [f"    {source}"] if source is not None else []
+            case[0].text = "\n".join(map(_line, [*said, *annotation.details]))
             yield case
         elif annotation.kind == "eager":
             yield _case(target.name, "eager code", annotation, "failure", "eager")
@@ -121,44 +123,23 @@ def _case(
     return case
 
 
-def _lines(finding: Finding) -> Iterator[str]:
-    yield f"{finding.location.shown}: {finding.severity}: {finding.message}"
-    if finding.location.text is not None:
-        yield f"    {finding.location.text}"
-    if finding.torch_reason:
-        first, *rest = f"{finding.torch_id or 'torch'}: {finding.torch_reason}".splitlines()
-        yield first
-        # No line of theirs can pass for one of ours.
-        yield from (f"    {line}" for line in rest)
-
-
 def _notes(target: TargetCheck) -> Iterator[str]:
     if target.is_other_torch:
-        yield (
-            "The baseline is from another version of torch, so new and fixed findings may come from"
-            " the upgrade."
-        )
+        yield "The baseline is from another version of torch, which can add and fix findings."
     yield from baseline_notes(target)
-    yield from (
-        f"new, below fail-on: {_finding_line(finding)}"
-        for finding in target.new
-        if finding not in target.failing
-    )
-    yield from (
-        f"more frequent than in the baseline: {_finding_line(finding)}" for finding in target.grown
-    )
-    yield from (
-        f"fixed: {entry.code} {entry.file} in {entry.function}: {entry.message}"
-        for entry in target.fixed
-    )
-    if target.known:
-        yield f"in the baseline: {counted(len(target.known), 'finding')}"
-    if target.ignored:
-        yield f"ignored: {counted(len(target.ignored), 'finding')}"
-
-
-def _finding_line(finding: Finding) -> str:
-    return f"{finding.code} {finding.location.shown}  {finding.message}"
+    lines = {
+        "new, below fail-on": [item for item in target.new if item not in target.failing],
+        "more frequent than in the baseline": target.grown,
+    }
+    for what, findings in lines.items():
+        for finding in findings:
+            yield f"{what}: {finding.code} {finding.location.shown}  {finding.message}"
+    for entry in target.fixed:
+        yield f"fixed: {entry.code} {entry.file} in {entry.function}: {entry.message}"
+    accepted = {"in the baseline": target.known, "ignored": target.ignored}
+    for what, items in accepted.items():
+        if items:
+            yield f"{what}: {counted(len(items), 'finding')}"
 
 
 def _line(text: str) -> str:

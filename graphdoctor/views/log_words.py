@@ -14,17 +14,14 @@ from graphdoctor.facts.evidence import (
     AnswerState,
     AskedCache,
     CacheAnswer,
-    CollectiveSchedule,
     FakeKernel,
     LogEvidence,
-    ShapeEvent,
     ShapeKind,
 )
-from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.job import Job
 from graphdoctor.views.parts import Note, Row, Show, Span
-from graphdoctor.views.words import base_name, repeated_text
-from graphdoctor.wording import counted, times
+from graphdoctor.views.words import few_text, repeated_text
+from graphdoctor.wording import counted, shortened
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",
@@ -42,51 +39,27 @@ _SHAPES: dict[ShapeKind, str] = {
     "data_dependent": "condition that depends on data",
 }
 _MAX_REASON = 120
-_MAX_ASSUMED = 3
 _MAX_KINDS = 80
-_MOST_LINES = 100
-"""Of one kind."""
 
 
 def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
-    """Show what else is in a log; of our own recordings only on request, as findings have what
-    matters.
+    """Count what else is in a log, which its JSON has in full; of our own recordings only on
+    request, as findings have what matters.
     """
     evidence = diagnosis.recording.evidence
     show: Show = "always" if diagnosis.recording.is_foreign else "long"
-    if evidence.cache_answers:
-        compiles = grouped((answer.compile_id, answer) for answer in evidence.cache_answers)
-        texts = (
-            f"{compile_id or 'outside any compile'}: {caches_text(answers)}"
-            for compile_id, answers in compiles.items()
-        )
-        yield from _listed("caches", caches_text(evidence.cache_answers), texts, show)
-    if evidence.shapes:
-        yield from _listed("sizes", shapes_text(evidence), map(shape_text, evidence.shapes), show)
-    if programs := evidence.exported_programs:
-        ranges = (
-            ", ".join(f"{name} in {spread}" for name, spread in program.ranges.items())
-            for program in programs
-        )
-        texts = (text or "no dynamic sizes" for text in ranges)
-        yield from _listed("exported", counted(len(programs), "program"), texts, show)
-    for text in dict.fromkeys(map(kernel_text, evidence.fake_kernels)):
-        yield Row("operator", Span(text), show=show)
-    if show == "always":
-        for shape in [shape for shape in evidence.shapes if shape.kind == "assumed"][:_MAX_ASSUMED]:
-            yield Row("assumed", Span(_shape_detail(shape)), show="short")
-    if schedules := evidence.collectives:
-        total = sum(len(schedule.operations) for schedule in schedules)
-        text = f"{counted(total, 'collective')} in {counted(len(schedules), 'graph')}"
-        yield from _listed("graphs", text, map(_schedule_text, schedules), show)
-
-
-def _listed(label: str, text: str, texts: Iterable[str], show: Show) -> Iterator[Row]:
-    lines = list(texts)
-    yield Row(label, Span(text), show=show)
-    yield from (Row("", Span(line), show="long") for line in lines[:_MOST_LINES])
-    if (more := len(lines) - _MOST_LINES) > 0:
-        yield Row("", f"{more} more: `graphdoctor report --format json` has them", show="long")
+    programs, schedules = evidence.exported_programs, evidence.collectives
+    collectives = sum(len(schedule.operations) for schedule in schedules)
+    texts = {
+        "caches": caches_text(evidence.cache_answers),
+        "sizes": shapes_text(evidence),
+        "exported": counted(len(programs), "program") if programs else "",
+        "operators": ", ".join(dict.fromkeys(map(kernel_text, evidence.fake_kernels))),
+        "collectives": counted(collectives, "operation") if collectives else "",
+    }
+    for label, text in texts.items():
+        if text:
+            yield Row(label, Span(text), show=show)
 
 
 def caches_text(answers: Iterable[CacheAnswer]) -> str:
@@ -98,7 +71,7 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
         said = repeated_text(
             (state, counts[state]) for state in get_args(AnswerState) if counts[state]
         )
-        why = f" ({_cut(reasons.most_common(1)[0][0])})" if reasons else ""
+        why = f" ({shortened(reasons.most_common(1)[0][0], _MAX_REASON)})" if reasons else ""
         pieces.append(f"{CACHES[cache]}: {said}{why}")
     return " · ".join(pieces)
 
@@ -112,35 +85,13 @@ def shapes_text(evidence: LogEvidence) -> str:
     )
 
 
-def shape_text(shape: ShapeEvent) -> str:
-    """Describe what happened to one symbolic size, and where."""
-    compile_ = "" if shape.compile_id is None else f"{shape.compile_id}: "
-    return f"{compile_}{_SHAPES[shape.kind]}: {_shape_detail(shape)}"
-
-
-def _shape_detail(shape: ShapeEvent) -> str:
-    name = shape.expression
-    if shape.source is not None:
-        name = f"{expression(shape.source)} ({shape.expression})"
-    value = "" if shape.value is None else f" = {shape.value}"
-    spread = "" if shape.range is None else f" in {shape.range}"
-    repeated = f", {times(shape.count)}" if shape.count > 1 else ""
-    at = "" if shape.file is None else f", {base_name(shape.file)}:{shape.line}"
-    return f"{name}{value}{spread}{repeated}{at}"
-
-
 def kernel_text(kernel: FakeKernel) -> str:
     """Say what is wrong with an operator's fake kernel."""
     if kernel.is_missing:
         return f"{kernel.op} has no fake kernel"
     return f"the fake kernel of {kernel.op} is wrong" + (
-        "" if kernel.reason is None else f": {_cut(kernel.reason)}"
+        "" if kernel.reason is None else f": {shortened(kernel.reason, _MAX_REASON)}"
     )
-
-
-def _schedule_text(schedule: CollectiveSchedule) -> str:
-    names = ", ".join(name.removeprefix("torch.ops.") for name in schedule.operations)
-    return f"{schedule.compile_id or '?'}: {names}"
 
 
 def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
@@ -175,19 +126,11 @@ def _unshown(
     least and most records.
     """
     ranked = sorted(counts.items(), key=lambda item: (-max(item[1]), item[0]))
-    kinds = [
-        f"{'–'.join(map(str, dict.fromkeys((min(of_kind), max(of_kind)))))} {_cut(kind)}"
-        for kind, of_kind in ranked
-    ]
-    more = len(kinds) - _MAX_KINDS
-    listed = ", ".join(kinds[:_MAX_KINDS]) + (
-        f" and {counted(more, 'more kind')}" if more > 0 else ""
-    )
+    kinds = []
+    for kind, of_kind in ranked:
+        ends = dict.fromkeys((str(min(of_kind)), str(max(of_kind))))
+        kinds.append(f"{'–'.join(ends)} {shortened(kind, _MAX_REASON)}")
+    listed = few_text(kinds, _MAX_KINDS)
     if kinds:
         text = f"Also in the log{whose}: {listed}; tlparse writes them to files."
         yield Note(Span(text), "dim", show="always" if is_foreign else "long")
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _MAX_REASON else f"{line[: _MAX_REASON - 1]}…"

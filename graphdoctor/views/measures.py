@@ -28,8 +28,6 @@ _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 EMPTY = Cell("")
 _WIDE = 1.3
 _MANYFOLD = 2
-WARM = "warm"
-"""A restart after a cold start."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:
     """List what compiling adds in each kind of start, in s, and when it is won back; never for a
     wrong variant.
     """
-    restart = WARM if variant.compile_cold_s is not None else "with the caches as they are"
+    restart = "warm" if variant.compile_cold_s is not None else "with the caches as they are"
     measured = (
         ("cold", variant.compile_cold_s, variant.break_even_cold),
         (restart, variant.compile_warm_s, variant.break_even_warm),
@@ -154,12 +152,6 @@ def time_text(us: float) -> str:
     """Return a time with three digits that count, in a unit that fits it."""
     size, unit = _unit(us)
     return f"{_digits(us / size)} {unit}"
-
-
-def round_time_text(seconds: float) -> str:
-    """Return a round time in as few digits as it has."""
-    size, unit = _unit(seconds * 1e6)
-    return f"{float(f'{seconds * 1e6 / size:.3g}'):,g} {unit}" if seconds else "0"
 
 
 def seconds_text(seconds: float | None) -> str:

@@ -7,12 +7,10 @@ Comes in: a ``ProfileReport``, and the picture of its run. Goes out: a view.
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from graphdoctor.facts.expressions import expression
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.profile import (
     Fusion,
@@ -26,7 +24,7 @@ from graphdoctor.facts.profile import (
 from graphdoctor.facts.profiled import Calibration
 from graphdoctor.views import profile_words as words
 from graphdoctor.views.finding_cards import finding_rows
-from graphdoctor.views.html.profile import ProfileDrawings
+from graphdoctor.views.html.profile import KernelCode, code_drawing, codes_of, modules_drawing
 from graphdoctor.views.measures import (
     bytes_text,
     call_cell,
@@ -41,8 +39,6 @@ from graphdoctor.views.parts import (
     Cell,
     Column,
     Drawing,
-    Figure,
-    Figures,
     Note,
     Row,
     Rows,
@@ -55,6 +51,7 @@ from graphdoctor.views.parts import (
     cell_line,
 )
 from graphdoctor.views.words import (
+    UNKNOWN,
     base_name,
     repeated_text,
     setting_rows,
@@ -68,7 +65,6 @@ _FEW = 10
 _FEW_SAVED = 3
 _FEW_OPERATIONS = 4
 _FEW_KERNELS = 4
-_NUMBER = re.compile(r"_\d+$")
 _KINDS = {
     "library": ("library kernels", "library"),
     "copy": ("copies", "copies"),
@@ -133,7 +129,6 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
         which = f"Compiled for {report.compiled_for}: sizes and rates are those of that call."
         yield Note(Span(which), "dim")
     yield Rows(Row("try", Note(text, "good")) for text in (regime.advice if regime else ()))
-    yield Figures(tuple(_figures(report)), show="long")
     times: dict[tuple[str, str], float] = defaultdict(float)
     for kernel in report.kernels:
         times[_KINDS.get(kernel.kind, ("generated kernels", "generated"))] += kernel.time_us
@@ -141,15 +136,16 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
     outside = (words.OUTSIDE, "outside", report.rest_us)
     if kinds := parts_of_call(call_us.median if call_us else 0.0, (*named, outside)):
         yield Drawing("bench_shares.html.j2", {"parts": kinds}, styles=("bench.css",))
-    drawings = ProfileDrawings(report, picture, files)
-    lines = (_lines(report, files),) if report.lines else ()
-    rest = (Rows(_rest(report)),) if lines else ()
-    yield Section("By line", (*(drawings.lines(lines) or lines), *rest), "Lines")
+    lines: tuple[Block, ...] = (_lines(report, files),) if report.lines else ()
+    if lines:
+        yield Section("By line", (*lines, Rows(_rest(report))), "Lines")
     modules = tuple(_modules(report))
+    drawing = modules_drawing(report, modules)
     title = "By module, each with what is in it"
-    yield Section(title, drawings.modules(modules) or modules, "Modules")
-    kernels = (_kernels(report),) if report.kernels else ()
-    yield Section("By kernel", drawings.kernels(kernels) or kernels, "Kernels", len(report.kernels))
+    yield Section(title, modules if drawing is None else drawing, "Modules")
+    codes = codes_of(report.kernels, picture.generated if picture else ())
+    kernels = (_kernels(report, codes),) if report.kernels else ()
+    yield Section("By kernel", kernels, "Kernels", len(report.kernels))
     is_said = regime is not None and not regime.evidence
     kernels_us = report.kernels_us or 0.0
     if call_us is not None and kernels_us > call_us.median and not is_said:
@@ -160,7 +156,8 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
         )
     findings = tuple(row for finding in report.findings for row in finding_rows(finding))
     yield Section("What to do", Rows(findings, "finding"), "Actions", len(report.findings))
-    yield Section("Generated code", drawings.code(), "Code")
+    code = code_drawing(codes, picture.autotuned if picture else ())
+    yield Section("Generated code", () if code is None else code, "Code")
     facts = Rows(_facts(report, files), "fact")
     yield Section("Fusion, memory, CUDA graphs and caches", facts, "Facts")
     yield unknown_section(report.gaps)
@@ -192,34 +189,9 @@ def _answer(report: ProfileReport) -> str:
     call, rest_us = time_text(report.call_us.median), report.rest_us
     if report.kernels_us is None:
         return f"A call takes {call}. Its kernels weren't measured."
-    if not report.kernels:
-        return f"A call takes {call} and runs no kernel."
     runs = counted(sum(kernel.calls for kernel in report.kernels), "kernel run")
-    if report.kernels_us > report.call_us.median:
-        # They were timed in another call, and those of several threads or streams overlap.
-        return f"A call takes {call}, all of it in {runs}."
-    rest = "an unknown time" if rest_us is None else time_text(rest_us) if rest_us else "nothing"
-    kernels = time_text(report.kernels_us)
-    return f"A call takes {call}: {kernels} in {runs}, {rest} outside of kernels."
-
-
-def _figures(report: ProfileReport) -> Iterator[Figure]:
-    if report.call_us is None:
-        return
-    call_us, eager = report.call_us.median, report.eager_us
-    beside = "" if eager is None else f"{time_text(eager.median)} without torch.compile"
-    yield Figure("call", time_text(call_us), beside)
-    if report.kernels_us is not None:
-        kernels_us = min(report.kernels_us, call_us)
-        yield Figure("in kernels", percent(kernels_us / call_us), time_text(kernels_us))
-    if (fusion := report.fusion) is not None and fusion.launches is not None:
-        before = fusion.eager_launches
-        beside = "" if before is None else f"{before:,} in eager mode"
-        yield Figure("kernels", f"{fusion.launches:,}", beside)
-    if (memory := report.memory) is not None and (peak := bytes_text(memory.peak_bytes)):
-        saved = bytes_text(memory.saved_bytes)
-        name = "process memory" if memory.peak_of == "process" else "peak memory"
-        yield Figure(name, peak, f"{saved} saved for backward" if saved else "")
+    rest = "an unknown time" if rest_us is None else time_text(rest_us)
+    return f"A call takes {call}: {time_text(report.kernels_us)} in {runs}, {rest} outside of them."
 
 
 # Lines and modules.
@@ -271,17 +243,13 @@ def _rest(report: ProfileReport) -> Iterator[Row]:
 
 
 def _modules(report: ProfileReport) -> Iterator[Table]:
-    """Yield the modules, the costliest first; not those whose time is an inner one's."""
-    times = {module.path: module.forward_us + module.backward_us for module in report.modules}
-    inner: dict[str, float] = defaultdict(float)
-    for path, us in times.items():
-        outer = path.rpartition(".")[0]
-        inner[outer] = max(inner[outer], us)
-    modules = [
-        module
+    """Yield the modules, each with what is in it, the costliest first."""
+    times = {
+        module.path: module.forward_us + module.backward_us
         for module in report.modules
-        if module.path and times[module.path] > inner[module.path]
-    ]
+        if module.path
+    }
+    modules = [module for module in report.modules if module.path]
     call_us = report.call_us.median if report.call_us is not None else math.inf
     rows = (
         (
@@ -298,7 +266,7 @@ def _modules(report: ProfileReport) -> Iterator[Table]:
 # Kernels.
 
 
-def _kernels(report: ProfileReport) -> Table:
+def _kernels(report: ProfileReport, codes: Mapping[KernelCode, Sequence[int]]) -> Table:
     meaning = (
         "All runs in the call that compute the same operations. Time that two kernels share counts"
         " once."
@@ -315,21 +283,25 @@ def _kernels(report: ProfileReport) -> Table:
         Column("operations", is_number=False, rank=8),
         Column("line", is_number=False, rank=2),
     )
-    rows = (_kernel(number, kernel) for number, kernel in enumerate(report.kernels, start=1))
+    anchors = {
+        kernel: f"code-{number}" for number, users in enumerate(codes.values()) for kernel in users
+    }
+    rows = (
+        _kernel(number, kernel, anchors.get(number - 1))
+        for number, kernel in enumerate(report.kernels, start=1)
+    )
     return Table(columns, rows, "kernel", _FEW, "Kernels")
 
 
-def _kernel(number: int, kernel: ProfiledKernel) -> TableRow:
+def _kernel(number: int, kernel: ProfiledKernel, anchor: str | None) -> TableRow:
     places = [f"{base_name(line.file)}:{line.line}" for line in kernel.lines]
     more = f" +{len(places) - 1}" if len(places) > 1 else ""
     name = words.kernel_name(kernel)
     if len(name) > _NAME:
-        # A long name keeps its beginning and its number.
-        end = _NUMBER.search(name)
-        last = end[0] if end is not None else ""
-        name = f"{name[: max(_NAME - 1 - len(last), 1)]}…{last}"
+        # A long name keeps its number.
+        name = f"{name[: _NAME - 6]}…{name[-5:]}"
     return (
-        Cell((f"{number} ", Span(name, "code")), value=number),
+        Cell((f"{number} ", Span(name, "code", link=anchor)), value=number),
         _share(kernel.share),
         Cell(time_text(kernel.time_us), value=kernel.time_us),
         Cell(f"{kernel.calls:,}", value=kernel.calls),
@@ -363,43 +335,33 @@ def _facts(report: ProfileReport, files: words.Files) -> Iterator[Row]:
 
 
 def _fusion_text(fusion: Fusion) -> str:
-    after = "" if fusion.decomposed == fusion.operations else f" ({fusion.decomposed} decomposed)"
     vanished = launched = None
     if fusion.vanished:
         size = bytes_text(fusion.vanished_bytes)
-        which = f"{counted(fusion.vanished, 'intermediate tensor')}{f' ({size})' if size else ''}"
-        vanished = f"{which} never {'reaches' if fusion.vanished == 1 else 'reach'} memory"
-    if (launches := fusion.launches) is not None:
-        launched = f"the call launches {counted(launches, 'kernel')}"
-        if (eager := fusion.eager_launches) is not None:
-            launched = (
-                f"eager mode launches {counted(eager, 'kernel')}, the compiled call {launches}"
-            )
-    return join_texts(
-        "; ",
-        f"{counted(fusion.operations, 'operation')}{after} → {counted(fusion.kernels, 'kernel')}",
-        vanished,
-        launched,
-    )
+        tensors = counted(fusion.vanished, "intermediate tensor")
+        vanished = f"{tensors} kept out of memory{f' ({size})' if size else ''}"
+    if fusion.launches is not None:
+        eager = "" if fusion.eager_launches is None else f", {fusion.eager_launches} in eager mode"
+        launched = f"{counted(fusion.launches, 'kernel')} launched{eager}"
+    operations = counted(fusion.operations, "operation")
+    generated = f"{operations} → {counted(fusion.kernels, 'kernel')}"
+    return join_texts("; ", generated, vanished, launched)
 
 
 def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
     tensors = [tensor for tensor in memory.saved if not tensor.is_argument]
-    saved, by_eager = memory.saved_bytes, memory.eager_saved_bytes
-    is_beside = by_eager is not None and (by_eager or saved)
-    eager = f" ({bytes_text(by_eager)} in eager mode)" if is_beside else ""
-    if tensors or saved:
-        count = sum(tensor.count for tensor in tensors)
-        number = f", in {counted(count, 'tensor')}" if count else ""
-        lives = "; the call runs none, so it lives as long as the result"
-        size = bytes_text(saved) or "an unknown size"
-        kept = "" if memory.has_backward else lives
-        yield f"{size} saved for the backward pass{eager}{number}{kept}"
-    elif saved == 0:
-        yield f"nothing saved for the backward pass{eager}"
+    if tensors or memory.saved_bytes is not None:
+        size, eager = bytes_text(memory.saved_bytes), bytes_text(memory.eager_saved_bytes)
+        beside = f" ({eager} in eager mode)" if eager else ""
+        kept = (
+            ""
+            if memory.has_backward or not memory.saved_bytes
+            else ", which no call runs: it lives as long as the result"
+        )
+        yield f"{size or 'an unknown size'} saved for the backward pass{beside}{kept}"
     if tensors:
         rows = (
-            Row(bytes_text(tensor.bytes) or "unknown", Span(_saved_text(tensor, files)))
+            Row(bytes_text(tensor.bytes) or UNKNOWN, Span(_saved_text(tensor, files)))
             for tensor in tensors
         )
         yield Rows(rows, "tensor", _FEW_SAVED)
@@ -417,9 +379,7 @@ def _memory(memory: MemoryUse, files: words.Files) -> Iterator[str | Block]:
         yield f"{operations} computed again in the backward pass: {names}"
     if memory.peak_bytes is not None:
         of = _PEAK_OF.get(memory.peak_of or "", "")
-        before = bytes_text(memory.before_bytes)
-        beside = f", {before} before the call" if before else ""
-        yield f"peak {bytes_text(memory.peak_bytes)}{of}{beside}"
+        yield f"peak {bytes_text(memory.peak_bytes)}{of}"
 
 
 def _saved_text(saved: SavedTensor, files: words.Files) -> str:
@@ -444,17 +404,6 @@ def _cuda_graphs(report: ProfileReport) -> Iterator[str]:
         yield f"{captured} captured, {len(graphs.skipped)} skipped{again}{launched}"
         yield from (f"skipped: {skip_text(skip)}" for skip in graphs.skipped)
         yield from (f"left out: {skip_text(skip)}" for skip in graphs.left_out)
-        for split in graphs.partitions:
-            if split.count > 1:
-                parts = f"{split.recordable} of {split.count} parts of graph {split.compile_id}"
-                yield f"split: {parts} can be CUDA graphs"
-        copied = [item for function in graphs.functions or () for item in function.copied]
-        if copied:
-            largest = max(copied, key=lambda item: item.bytes)
-            size = bytes_text(sum(item.bytes for item in copied))
-            name = expression(largest.source) if largest.source else largest.placeholder
-            inputs = counted(len(copied), "input")
-            yield f"each launch copies {inputs} ({size}), the largest of them {name}"
     if report.graph_input_copy_us and report.call_us is not None:
         copy_us = report.graph_input_copy_us
         share = percent(min(copy_us / report.call_us.median, 1.0))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from graphdoctor.facts.kernels import KernelShare
-from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfileReport, Regime
-from graphdoctor.facts.profiled import Calibration
+from graphdoctor.facts.profile import BoundBy, ProfiledKernel, ProfileReport, Regime, RegimeDoubt
 from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.views.measures import EMPTY, TimePart, parts_of_call, rate_text, time_text
-from graphdoctor.views.parts import Cell, cell_line
-from graphdoctor.wording import counted, listed, percent
+from graphdoctor.views.parts import Cell
+from graphdoctor.views.words import UNKNOWN
+from graphdoctor.wording import counted, percent
 
 OUTSIDE = "outside of kernels"
 """Python, guards, launches, waiting."""
@@ -113,15 +112,6 @@ def _rate_cell(text: str | None, share: float | None) -> Cell:
     return EMPTY if text is None else Cell(text, "" if share is None else percent(share))
 
 
-def rates_text(kernel: ProfiledKernel) -> str:
-    """Return both rates in a line; empty if unknown."""
-    cells = (
-        bandwidth_cell(kernel),
-        _rate_cell(flops_text(kernel.tflops_per_s), kernel.compute_share),
-    )
-    return ", ".join(cell_line(cell) for cell in cells if cell.text)
-
-
 # What limits a call.
 
 ADVICE: Mapping[str, str] = {
@@ -167,131 +157,88 @@ ADVICE: Mapping[str, str] = {
     ),
 }
 
-_REACHED = {
-    "bandwidth_share": "the speed of a copy",
-    "compute_share": "this device's products",
-    "arithmetic_share": "its other arithmetic",
+_DOUBTS: Mapping[RegimeDoubt, str] = {
+    "unseen": "Not known what limits this call: the profiler saw no kernels.",
+    "uncalibrated": (
+        "Not known what limits this call: {unknown} of it is in kernels, and what this device"
+        " reaches wasn't measured."
+    ),
+    "unsteady": (
+        "Not known what limits this call: {unknown} of it is in kernels, and what this device"
+        " reaches couldn't be measured: other work kept the machine busy."
+    ),
+    "unreached": (
+        "Not known what limits this call: {unknown} of it is in kernels for which no limit"
+        " was found."
+    ),
+    "long_kernels": (
+        "Too noisy to say what limits this call: kernels took {kernels}, but calls without the"
+        " profiler took {calls}."
+    ),
+    "short_profiled": (
+        "Too noisy to say what limits this call: it took {profiled} under the profiler, but"
+        " {calls} without it."
+    ),
+    "scattered": (
+        "Too noisy to say what limits this call: calls without the profiler took {calls}."
+    ),
 }
+_LIMITED: Mapping[BoundBy, tuple[str, str]] = {
+    "memory": ("kernels that wait for memory", "bandwidth_share"),
+    "compute": ("matrix products and convolutions that wait for compute", "compute_share"),
+    "arithmetic": ("kernels that wait for arithmetic", "arithmetic_share"),
+    "communication": ("messages between processes", ""),
+    "latency": ("kernels too short to use the device", ""),
+}
+"""What takes the time, and the field that says how much of the device it reaches."""
 
 
 def regime_text(regime: Regime, report: ProfileReport, seen: KernelShare | None) -> str:
     """Return the answer of a profile; ``seen``: the call under the profiler."""
     call_us, doubt = report.call_us, regime.doubt
-    if call_us is None or doubt == "unseen":
-        return "Not known what limits this call: the profiler saw no kernels."
-    if doubt in ("scattered", "long_kernels", "short_profiled"):
-        without = (
-            f"alls without the profiler took {time_text(call_us.q1)} to {time_text(call_us.q3)}"
-        )
-        why = f"C{without}"
-        if doubt == "long_kernels":
-            why = f"Kernels took {time_text(report.kernels_us or 0.0)}, but c{without}"
-        elif doubt == "short_profiled" and seen is not None:
-            why = f"Under the profiler a call took {time_text(seen.call_us)}, but c{without}"
-        return f"Too noisy to say what limits this call: {why}."
-    largest = "" if regime.largest is None else _part_text(regime.largest, regime, report, seen)
+    if call_us is None:
+        doubt = "unseen"
     if doubt is not None:
-        unknown, share = (
-            regime.evidence["unknown_share"],
-            regime.evidence[f"{regime.largest}_share"],
+        return _DOUBTS[doubt].format(
+            unknown=percent(regime.evidence.get("unknown_share", 0.0)),
+            kernels=time_text(report.kernels_us or 0.0),
+            profiled=UNKNOWN if seen is None else time_text(seen.call_us),
+            calls="" if call_us is None else f"{time_text(call_us.q1)} to {time_text(call_us.q3)}",
         )
-        besides = f". Besides, {largest}" if share else ""
-        why = {
-            "uncalibrated": ", and what this device reaches wasn't measured",
-            "unsteady": (
-                ", and what this device reaches couldn't be measured: other work kept the machine"
-                " busy"
-            ),
-        }.get(doubt, f" that {_reached_text(report)}{besides}")
-        return f"Not known what limits this call: {percent(unknown)} of it is in kernels{why}."
-    text = f"Bound by {'the host' if regime.bound_by == 'host' else regime.bound_by}: {largest}."
-    if regime.close is None:
-        return text
-    return f"{text} Nearly as much: {_part_text(regime.close, regime, report, seen)}."
+    parts = [
+        _part_text(bound, regime, report, seen)
+        for bound in (regime.largest, regime.close)
+        if bound is not None
+    ]
+    limit = "the host" if regime.bound_by == "host" else regime.bound_by
+    return f"Bound by {limit}: {'. Nearly as much: '.join(parts)}."
 
 
 def _part_text(
     bound: BoundBy, regime: Regime, report: ProfileReport, seen: KernelShare | None
 ) -> str:
     """Return a part of the call, as a clause."""
-    kernels = [kernel for kernel in report.kernels if kernel.bound_by == bound]
     part = f"{percent(regime.evidence[f'{bound}_share'])} of the call"
     if bound == "host":
-        return _host_text(part, report, seen)
-    if bound == "memory":
-        speed = _reached(kernels, "bandwidth_share")
-        return f"kernels that wait for memory take {part}, at {speed} of the speed of a copy"
-    if bound == "compute":
-        reached = _reached(kernels, "compute_share")
-        return (
-            f"matrix products and convolutions that wait for compute take {part}, at {reached} of"
-            " what this device reaches"
+        idle = (
+            f"{part} is outside of kernels"
+            if report.device == "cpu"
+            else f"the device is idle for {part}"
         )
-    if bound == "arithmetic":
-        reached = _reached(kernels, "arithmetic_share")
-        functions = _costliest(kernels, report.calibration)
-        which = f", most of it {functions}" if functions else ""
-        return (
-            f"kernels that wait for arithmetic take {part}, at {reached} of what this device"
-            f" reaches{which}"
-        )
-    if bound == "communication":
-        return f"passing tensors between processes takes {part}"
-    runs = sum(kernel.calls for kernel in kernels)
-    mean = time_text(sum(kernel.time_us for kernel in kernels) / max(runs, 1))
-    return f"{counted(runs, 'kernel')} too short to use the device take {part}, {mean} on average"
-
-
-def _host_text(part: str, report: ProfileReport, seen: KernelShare | None) -> str:
-    is_on_cpu = report.device == "cpu"
-    text = f"{part} is outside of kernels" if is_on_cpu else f"the device is idle for {part}"
-    if seen is None or not seen.launches:
-        return text
-    # On a GPU the host's time outside of compiled code has its waiting for the device in it.
-    running = f"running {counted(seen.region_runs, 'compiled function')}"
-    where = "the program's own Python" if seen.is_own_python else running
-    us = sorted((seen.region_us, seen.outside_us))
-    share = f", {percent(us[1] / sum(us))} of it in {where}" if sum(us) else ""
-    whose = share if is_on_cpu else ""
-    mean = time_text((report.kernels_us or 0.0) / seen.launches)
-    kernels = f"The {seen.launches} kernels take {mean} on average"
-    if seen.launches == 1:
-        kernels = f"The kernel takes {mean}"
-    return f"{text}, {time_text(report.rest_us or 0.0)}{whose}. {kernels}"
-
-
-def _reached_text(report: ProfileReport) -> str:
-    """Say what kernels reach whose limit is unknown, as a clause."""
-    kernels = [kernel for kernel in report.kernels if kernel.bound_by is None]
-    texts = [
-        f"{_reached(kernels, name)} of {what}"
-        for name, what in _REACHED.items()
-        if any(getattr(kernel, name) is not None for kernel in kernels)
+        text = f"{idle}, {time_text(report.rest_us or 0.0)}"
+        if seen is None or not seen.launches:
+            return text
+        mean = time_text((report.kernels_us or 0.0) / seen.launches)
+        return f"{text}. {counted(seen.launches, 'kernel')} of {mean} on average"
+    what, name = _LIMITED[bound]
+    timed = [
+        (share, kernel.time_us)
+        for kernel in report.kernels
+        if kernel.bound_by == bound and (share := getattr(kernel, name, None)) is not None
     ]
-    return f"reach {' and '.join(texts)}" if texts else "move unknown amounts of memory"
-
-
-def _reached(kernels: Sequence[ProfiledKernel], name: str) -> str:
-    shares = [(getattr(kernel, name), kernel.time_us) for kernel in kernels]
-    reached = [(share, us) for share, us in shares if share is not None]
-    whole = sum(us for _, us in reached)
-    if not whole:
-        return "an unknown part"
-    share = sum(share * us for share, us in reached) / whole
-    # A copy is no limit to what a cache holds. What else was measured is one, unless other work
-    # slowed it down then.
-    return percent(share) if share < 1 or name == "bandwidth_share" else "100% or more"
-
-
-def _costliest(kernels: Sequence[ProfiledKernel], calibration: Calibration | None) -> str:
-    """Return the operations on single elements that take half of the time of all of them."""
-    times: dict[str, float] = defaultdict(float)
-    for kernel in kernels:
-        for name, count in (kernel.elementwise or {}).items():
-            rate = None if calibration is None else calibration.elementwise_rate(name)
-            times[name] += count / rate if rate else 0.0
-    costliest, whole = list[str](), sum(times.values())
-    for name in sorted(times, key=lambda function: -times[function]):
-        if sum(times[function] for function in costliest) < whole / 2:
-            costliest.append(name)
-    return listed(costliest)
+    if not (whole := sum(us for _, us in timed)):
+        return f"{what} take {part}"
+    reached = sum(share * us for share, us in timed) / whole
+    # What a cache holds is read faster than a copy.
+    shown = percent(reached) if reached < 1 else "100% or more"
+    return f"{what} take {part}, at {shown} of what this device reaches"

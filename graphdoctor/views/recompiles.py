@@ -44,74 +44,22 @@ from graphdoctor.views.words import (
     step,
     unknown_section,
 )
-from graphdoctor.wording import counted, join_texts
+from graphdoctor.wording import counted, join_texts, listed, quoted
 
 _MOST_RECOMPILES = 60
 _MOST_IDS = 3
 _MOST_LINES = 8
 """Of a snippet."""
-_GROUPS: tuple[tuple[VariationVerdict, str, str, Tone], ...] = (
-    ("fails", "fail", "Fails only under torch.compile", "bad"),
-    ("recompiles", "recompile", "Recompiles for each new value", "bad"),
-    ("generalises", "become dynamic", "Recompiles once, then handles other values too", "warning"),
-    ("free", "free", "Free", "good"),
-)
-_MOST_NAMES = 12
+_VERDICTS: dict[VariationVerdict, tuple[str, Tone]] = {
+    "fails": ("fails only under torch.compile", "bad"),
+    "recompiles": ("recompiles for each new value", "bad"),
+    "generalises": ("recompiles once, then handles other values too", "warning"),
+    "free": ("free", "good"),
+    "not_varied": ("not varied", "dim"),
+}
+"""What a changed property does, the worst first."""
 _MOST_VARIED = 25
 _MOST_TIED = 3
-_MAX_NAMED = 3
-
-_MODES = ("training", "grad_mode", "autocast", "default_dtype", "threads", "determinism")
-_ADVICE: tuple[tuple[VariationVerdict, tuple[str, ...], str], ...] = (
-    ("fails", (), "`graphdoctor explain` with such an input shows why."),
-    (
-        "recompiles",
-        ("size",),
-        (
-            "Some code reads a size that never becomes dynamic as a number; `graphdoctor"
-            " recompiles` with two such inputs shows the line."
-        ),
-    ),
-    (
-        "recompiles",
-        ("number",),
-        (
-            "Pass a number that only tensor arithmetic uses as a tensor, torch.tensor(n); elsewhere"
-            " that breaks the graph."
-        ),
-    ),
-    (
-        "recompiles",
-        ("module_number",),
-        (
-            "Keep changing numbers in a buffer, or set"
-            " torch.compiler.config.allow_unspec_int_on_nn_module for ints."
-        ),
-    ),
-    (
-        "recompiles",
-        ("flag", "text", "value"),
-        (
-            "One compile for each value: fine for a few, but beyond the recompile limit (8) new"
-            " values run eagerly."
-        ),
-    ),
-    (
-        "recompiles",
-        ("dtype", "stride", "requires_grad", "device"),
-        (
-            "Fix dtype, strides, device and requires_grad before the call: .to(…), .contiguous(),"
-            " .detach()."
-        ),
-    ),
-    ("recompiles", _MODES, "One compile for each mode: warm up every mode that production uses."),
-    (
-        "generalises",
-        ("size",),
-        "torch._dynamo.mark_dynamic(tensor, dim) before the first call makes it dynamic at once.",
-    ),
-    ("generalises", ("number",), "A number that is passed as a tensor is no cause."),
-)
 
 
 def recompiles_view(diagnosis: Diagnosis) -> View:
@@ -122,18 +70,12 @@ def recompiles_view(diagnosis: Diagnosis) -> View:
     has_more = is_open and diagnosis.summary.recompile_causes > 1 and command is not None
     hint = Note("--what-if shows which fixes are enough, alone or together.", "dim")
     findings = [finding for finding in diagnosis.findings if finding.code.startswith("GD2")]
-    headings = ("#compiles", "#call", "function", "what changed", "called from", "#cost")
-    rows = map(_recompile, reports)
-    table: list[Block] = [Table(headings, rows, "recompile", _MOST_RECOMPILES)]
-    if not all(report.is_exact for report in reports):
-        text = "~ from torch's message, which names only the first failed guard of each cache entry"
-        table.append(Note(text, "dim"))
     pieces = (
         *partial_note(diagnosis),
         *_answer(diagnosis),
         *((hint,) if has_more else ()),
         Cards(tuple(map(card_of, clusters(findings)))),
-        Section("Recompiles", table, count=len(reports)),
+        Section("Recompiles", recompile_table(diagnosis), count=len(reports)),
         *what_if_parts(diagnosis),
         unknown_section(other_gaps(diagnosis)),
         *closing(diagnosis, prefix="GD2"),
@@ -165,6 +107,16 @@ def _answer(diagnosis: Diagnosis) -> Iterator[Block]:
         f"{sum(costs):.2f} s of it recompiling" if costs and seconds else None,
     )
     yield Note(join_texts(" · ", *pieces))
+
+
+def recompile_table(diagnosis: Diagnosis) -> Iterator[Block]:
+    """Yield a row for each recompile; nothing if there are none."""
+    reports = diagnosis.recompiles
+    headings = ("#compiles", "#call", "function", "what changed", "called from", "#cost")
+    yield Table(headings, map(_recompile, reports), "recompile", _MOST_RECOMPILES)
+    if not all(report.is_exact for report in reports):
+        text = "~ from torch's message, which names only the first failed guard of each cache entry"
+        yield Note(text, "dim")
 
 
 def _recompile(report: RecompileReport) -> TableRow:
@@ -252,18 +204,12 @@ def what_if_text(answer: WhatIf) -> str:
         savings = "; ".join(f"{_addressed(result)}: {saved(result)}" for result in alike)
         return f"No single cause stands out. Fixing one alone: {savings}.{together}"
     verb = "is enough" if least <= (0, answer.frame_count) else "helps most"
-    others = "".join(
-        f" Fixing {_addressed(result)} alone: {saved(result)}."
-        for result in singles
-        if result is not best
-    )
-    return f"Fixing {_addressed(best)} alone {verb}: {saved(best)}.{others}{together}"
+    return f"Fixing {_addressed(best)} alone {verb}: {saved(best)}.{together}"
 
 
 def _addressed(result: TrialResult) -> str:
-    addresses = (name for remedy in result.remedies for name in remedy.addresses)
-    names = [name if "`" in name else f"`{name}`" for name in addresses]
-    return few_text(names, _MAX_NAMED) if len(names) > _MAX_NAMED else " and ".join(names)
+    names = [name for remedy in result.remedies for name in remedy.addresses]
+    return listed([quoted(name) for name in names])
 
 
 def _trial(result: TrialResult) -> TableRow:
@@ -311,70 +257,47 @@ def variation_parts(diagnosis: Diagnosis) -> Iterator[Block]:
         start = "One property changed at a time, starting from the call ("
         yield Note((start, Span(inputs), ")."))
     groups = grouped((variation.verdict, variation) for variation in variations)
-    untried = groups.pop("not_varied", [])
-    pieces = [f"{len(variations) - len(untried)} varied"]
-    pieces += [f"{len(groups[name])} {text}" for name, text, *_ in _GROUPS if name in groups]
-    pieces += [f"{len(untried)} not varied"] if untried else []
-    tried = [variation for group in groups.values() for variation in group]
-    seconds = [variation.compile_s for variation in tried if variation.compile_s is not None]
-    pieces += [f"{sum(seconds):.2f} s compiling"] if seconds else []
-    yield Note(" · ".join(pieces))
-    for verdict, _, heading, tone in _GROUPS:
-        group = groups.get(verdict, [])
-        headings = ("property", "was", "#compiling", "tried")
-        table = Table(headings, map(_row, group), "property", _MOST_VARIED)
-        reasons = Rows((row for item in group for row in _reasons(item)), show="long")
-        # If only special sizes and numbers could be tried, there is no advice on the others.
-        kinds = {
-            variation.kind
-            for variation in group
-            for value in variation.tried
-            if not value.is_special and value.outcome != "fails_eager"
-        }
-        advice = (
-            Note(f"→ {text}")
-            for of_verdict, of_kinds, text in _ADVICE
-            if of_verdict == verdict and (not of_kinds or kinds & {*of_kinds})
-        )
-        yield Section(heading, (table, reasons, *advice) if group else (), tone=tone)
-    notes: list[Note] = []
-    by_reason = grouped((variation.reason or "", variation.expression) for variation in untried)
-    for reason, expressions in by_reason.items():
-        names, why = list(dict.fromkeys(expressions)), Span(f"  {reason}", tone="dim")
-        is_long = len(names) > _MOST_NAMES
-        if is_long:
-            notes.append(Note((Span(few_text(names, _MOST_NAMES)), why), show="short"))
-        notes.append(Note((Span(", ".join(names)), why), show="long" if is_long else "always"))
-    yield Section("Not varied", notes)
+    counts = [
+        f"{len(groups[name])} {text}" for name, (text, _) in _VERDICTS.items() if name in groups
+    ]
+    yield Note(" · ".join(counts))
+    ordered = [variation for name in _VERDICTS for variation in groups.get(name, ())]
+    columns = ("property", "was", "effect", "tried", "#compiling")
+    yield Table(columns, map(_row, ordered), "property", _MOST_VARIED)
+    reasons = (row for variation in ordered for row in _reasons(variation))
+    yield Rows(reasons, show="long")
 
 
 def _row(variation: Variation) -> TableRow:
-    tied = joined([Span(expression) for expression in variation.tied[:_MOST_TIED]])
-    hidden = len(variation.tied) - _MOST_TIED
-    more = f" and {hidden} more" if hidden > 0 else ""
-    cost = f"{variation.compile_s:.2f} s" if variation.compile_s else ""
-    made = [value for value in variation.tried if value.outcome != "fails_eager"]
-    alike = groupby(made, lambda value: (value.outcome, value.compiles, value.error))
+    tied = f"with {few_text(variation.tied, _MOST_TIED)}" if variation.tied else ""
+    effect, tone = _VERDICTS[variation.verdict]
+    alike = groupby(variation.tried, lambda value: (value.outcome, value.compiles, value.error))
     outcomes = [_outcome(list(values)) for _, values in alike]
-    if failed := [value.value for value in variation.tried if value.outcome == "fails_eager"]:
-        outcomes.append(Span(f"{', '.join(failed)}: fails in eager mode", tone="dim"))
     if variation.back_compiles:
         compiles = counted(variation.back_compiles, "compile")
         outcomes.append(Span(f"changed back: {compiles}", tone="warning"))
+    cost = f"{variation.compile_s:.2f} s" if variation.compile_s else ""
     return (
-        Cell(Span(variation.expression), ("with ", tied, more) if variation.tied else ""),
+        Cell(Span(variation.expression), Span(tied)),
         Span(variation.base),
+        Cell(effect, tone=tone),
+        joined(outcomes, " · ") or Span(variation.reason or ""),
         Cell(cost, value=variation.compile_s),
-        joined(outcomes, " · "),
     )
 
 
 def _outcome(values: Sequence[TriedValue]) -> Inline:
     first = values[0]
     compiles = f"{counted(first.compiles or 0, 'compile')}{' each' if len(values) > 1 else ''}"
-    outcomes = {"free": "free", "compiled": compiles, "over_limit": "over the limit, eager"}
+    outcomes = {
+        "free": "free",
+        "compiled": compiles,
+        "over_limit": "over the limit, eager",
+        "fails_eager": "fails in eager mode",
+    }
     text = outcomes.get(first.outcome, first.error or "raises")
-    said = Span(text, tone="good" if first.outcome == "free" else "bad")
+    tones: dict[str, Tone] = {"free": "good", "fails_eager": "dim"}
+    said = Span(text, tone=tones.get(first.outcome, "bad"))
     return (Span(", ".join(value.value for value in values), "strong"), ": ", said)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.counts import CallWatch, Counts, Steadiness
-from graphdoctor.facts.diagnosis import Diagnosis, Finding
+from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.recording import Recording
 from graphdoctor.views import words
@@ -42,9 +42,9 @@ from graphdoctor.views.parts import (
     Verdict,
     View,
 )
-from graphdoctor.views.recompiles import variation_parts, what_if_parts
+from graphdoctor.views.recompiles import recompile_table, variation_parts, what_if_parts
 from graphdoctor.views.stages import stage_parts
-from graphdoctor.wording import counted, duration, join_texts, listed, percent, times
+from graphdoctor.wording import counted, duration, join_texts, listed, percent, plural, times
 
 if TYPE_CHECKING:
     from graphdoctor.views.html.page import Page
@@ -53,13 +53,14 @@ if TYPE_CHECKING:
 _MOST_CALLS = 5
 _MAX_SERIES = 10
 _MAX_EAGER = 6
-_COUNTS = {
-    "calls": "call",
-    "graphs": "graph",
-    "break_sites": "break site",
-    "skipped_frames": "skipped frame",
-    "recompiles": "recompile",
+_COUNTS: dict[str, tuple[str, Tone | None, str]] = {
+    "calls": ("call", None, "calls"),
+    "graphs": ("graph", None, "graphs"),
+    "break_sites": ("break site", "warning", "findings"),
+    "skipped_frames": ("skipped frame", "bad", "findings"),
+    "recompiles": ("recompile", "warning", "recompiles"),
 }
+"""Of each count its noun, its tone, and the section of a page that has its details."""
 _ALWAYS = ("graphs", "break_sites", "skipped_frames")
 """Counts that are news even if they are 0."""
 
@@ -106,8 +107,11 @@ def _parts(diagnosis: Diagnosis, page: Page | None) -> Iterator[Block]:
     kept = () if treatment is None else tuple(keeping(diagnosis, treatment))
     if page is not None:
         yield from kept
+        yield from page.calls()
         # Texts of these are those of other commands.
-        yield from page.sections(tuple(what_if_parts(diagnosis)))
+        changes = (*recompile_table(diagnosis), *what_if_parts(diagnosis))
+        yield Section("Recompiles", changes, count=diagnosis.summary.recompiles or None)
+        yield from page.time()
         yield Section("Sensitivity", variation_parts(diagnosis))
     yield from stage_parts(diagnosis)
     log = (Rows(log_rows(diagnosis), "line"), *unshown_text(diagnosis))
@@ -186,7 +190,7 @@ def count_texts(
         said: The fields that the verdict above has; those and zeros are left out then. None
             shows all.
     """
-    for name, noun in _COUNTS.items():
+    for name, (noun, *_) in _COUNTS.items():
         number = getattr(summary, name)
         if (number and name not in (said or ())) or (said is None and name in _ALWAYS):
             yield words.calls_text(summary) if name == "calls" else counted(number, noun)
@@ -229,38 +233,25 @@ def _series(numbers: Sequence[int]) -> str:
 def figures(diagnosis: Diagnosis) -> Iterator[Figure]:
     """Yield the counts and times of a run, in the order people look for them; none that is 0."""
     summary, watch = diagnosis.summary, diagnosis.recording.watch
-    findings = "findings" if diagnosis.findings else None
     if watch is not None:
-        calls = words.UNKNOWN if watch.calls is None else f"{watch.calls:,}"
-        yield Figure("calls", calls, f"{_watched_calls(watch)} watched")
-    elif summary.calls:
-        failed = f"{summary.calls_failed} failed" if summary.calls_failed else ""
-        note = join_texts(", ", failed, words.repeats_text(summary))
-        yield Figure("calls", str(summary.calls), note, "bad" if failed else None, "calls")
-    if summary.graphs:
-        yield Figure("graphs", str(summary.graphs), link="graphs")
-    if summary.break_sites:
-        records = summary.break_records
-        note = f"reported {times(records)}" if records else ""
-        tone: Tone | None = "warning" if records else None
-        yield Figure("break sites", str(summary.break_sites), note, tone, findings)
-    eager = {"skipped": summary.skipped_frames, "over the limit": summary.frames_over_limit}
-    if count := sum(eager.values()):
-        why = ", ".join(f"{number} {kind}" for kind, number in eager.items() if number)
-        yield Figure("functions running eagerly", str(count), why, "bad", findings)
+        yield Figure("calls", words.UNKNOWN if watch.calls is None else f"{watch.calls:,}")
+    for name, (noun, tone, link) in _COUNTS.items():
+        number = getattr(summary, name)
+        if number and (name != "calls" or watch is None):
+            has_link = link != "findings" or diagnosis.findings
+            label = noun if number == 1 else plural(noun)
+            yield Figure(label, f"{number:,}", "", tone, link if has_link else None)
+    if summary.frames_over_limit:
+        yield Figure("frames over the recompile limit", f"{summary.frames_over_limit:,}", "", "bad")
     if summary.eager_calls:
         count = sum(summary.eager_calls.values())
-        yield Figure("calls running code eagerly", str(count), tone="warning", link=findings)
-    if summary.recompiles:
-        causes = f"for {counted(summary.recompile_causes, 'cause')}"
-        yield Figure("recompiles", str(summary.recompiles), causes, "warning", "recompiles")
+        yield Figure("calls running code eagerly", f"{count:,}", "", "warning")
     if summary.compiles:
         seconds = summary.compile_time_s
         took = words.UNKNOWN if seconds is None else f"{seconds:.2f} s"
         yield Figure("compile time", took, counted(summary.compiles, "compile"), link="time")
     if watch is not None and summary.steady_call_us is not None:
-        functions = f"{len(watch.own)} functions" if len(watch.own) > 1 else ""
-        yield Figure("steady call", duration(summary.steady_call_us), functions)
+        yield Figure("steady call", duration(summary.steady_call_us))
 
 
 def _coverage(diagnosis: Diagnosis) -> str:
@@ -331,22 +322,10 @@ def _findings(diagnosis: Diagnosis) -> Iterator[Block]:
     rest = words.clusters(diagnosis.findings)
     groups += [[cluster] for cluster in rest if cluster[0].fingerprint not in kept]
     cards: list[Card] = []
-    packages: dict[str, list[Finding]] = {}
     for first, *others in groups:
-        package = first[0].location.package
-        can_try = any(words.worth_trying(finding.fixes) or finding.hints for finding in first)
-        if package is not None and not can_try:
-            packages.setdefault(package, []).append(first[0])
-            cards.append(card_of(first, has_path=False, show="long"))
-        else:
-            cards.append(card_of(first, has_path=False, others=[cluster[0] for cluster in others]))
+        cards.append(card_of(first, has_path=False, others=[cluster[0] for cluster in others]))
         cards += [card_of(cluster, has_path=False, show="long") for cluster in others]
     yield Cards(tuple(cards))
-    for package, findings in packages.items():
-        files = counted(len({finding.location.file for finding in findings}), "file")
-        number = counted(len(findings), "finding")
-        text = f"{package}: {number} in {files} without a known fix (show with -v)"
-        yield Note(Span(text), "dim", show="short")
 
 
 def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -364,13 +343,7 @@ def _graphs(diagnosis: Diagnosis) -> Iterator[Block]:
         for graph, report in diagnosis.each_graph()
     )
     yield Table(("#graph", "function", "#operations", "inputs", "ended by"), rows, "graph")
-    columns = ("opcode", "name", "target", "args", "kwargs", "value", "line")
     for graph in diagnosis.recording.graphs:
-        nodes = []
-        for node in graph.nodes or ():
-            line = f"{words.base_name(node.file)}:{node.line}" if node.file else ""
-            texts = (getattr(node, name) or "" for name in columns[:-1])
-            nodes.append(map(Span, (*texts, line)))
-        code = (Code(graph.code.rstrip()),) if graph.code else ()
         title = (f"Graph {graph.compile_id} ", Span(graph.function))
-        yield Section(title, (Table(columns, nodes, "node"), *code), show="long")
+        code = Code(graph.code.rstrip()) if graph.code else ()
+        yield Section(title, code, show="long")

@@ -6,7 +6,6 @@ Goes out: JSON text. ``§`` below is a section of the OASIS standard with Errata
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,8 @@ from graphdoctor.facts.reading import plain
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.catalog import PAGES
 from graphdoctor.views.annotations import Annotation, UriPath, annotations_of, file_place, place_of
-from graphdoctor.views.edits import edits_of
 from graphdoctor.views.json import json_text
-from graphdoctor.views.reasons import verdict_text, why_text
-from graphdoctor.views.words import fix_text, place_text, worth_trying
+from graphdoctor.views.words import fix_text
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -59,8 +56,10 @@ class _Writer:
             "version": report.graphdoctor_version,
             "rules": [_rule(code) for code in self._codes],
         }
-        top = "The git repository's root, or the project's folder outside any."
-        bases = {"SRCROOT": top, "PACKAGES": "The folder that a package is installed in."}
+        bases = {
+            "SRCROOT": "The git repository's root, or the project's folder outside any.",
+            "PACKAGES": "The folder that a package is installed in.",
+        }
         notifications = grouped(
             (annotation.kind == "ignore", self._notification(annotation))
             for annotation in self._annotations
@@ -150,8 +149,6 @@ class _Writer:
         ]
         if steps:
             result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
-        if fixes := list(self._fixes(finding)):
-            result["fixes"] = fixes
         return result
 
     def _location(self, entry: StackEntry) -> _Json:
@@ -164,27 +161,6 @@ class _Writer:
         regions = _regions(entry) if entry.line > 0 else {}
         return {"physicalLocation": {"artifactLocation": _artifact(place)} | regions} | location
 
-    def _fixes(self, finding: Finding) -> Iterator[_Json]:
-        """Yield edits that a viewer applies with one click, so none that a trial has ruled out."""
-        for fix in worth_trying(finding.fixes):
-            changes = []
-            for path, edits in edits_of(fix.diff or "").items():
-                replacements = []
-                for edit in edits:
-                    region = {
-                        "startLine": edit.line,
-                        "startColumn": 1,
-                        "endLine": edit.end_line,
-                        "endColumn": edit.end_column,
-                    }
-                    inserted = {"insertedContent": {"text": edit.text}} if edit.text else {}
-                    replacements.append({"deletedRegion": region} | inserted)
-                artifact = _artifact(file_place(path, self._root))
-                changes.append({"artifactLocation": artifact, "replacements": replacements})
-            if changes:
-                description = _message(f"{fix_text(fix)} ({verdict_text(fix)})")
-                yield {"description": description, "artifactChanges": changes}
-
 
 def _target(target: TargetCheck) -> _Json:
     diagnosis = target.diagnosis
@@ -195,7 +171,6 @@ def _target(target: TargetCheck) -> _Json:
         "state": target.state,
         "torch": None if diagnosis is None else diagnosis.recording.environment.torch,
         "baselineTorch": target.baseline_torch,
-        "isOtherTorch": target.is_other_torch,
         "failOn": target.fail_on,
         "budgets": [plain(budget) for budget in target.budgets],
         "fixed": [values_of(entry, *names) for entry in target.fixed],
@@ -223,19 +198,7 @@ def _properties(finding: Finding, annotation: Annotation) -> _Json:
         "compileIds": list(finding.compile_ids),
         "torchId": finding.torch_id,
         "torchReason": finding.torch_reason,
-        "suggestions": [
-            {
-                "title": fix_text(fix),
-                "kind": fix.kind,
-                "isSafe": fix.is_safe,
-                "verdict": fix.verdict,
-                "grade": fix.grade,
-                "reason": why_text(fix),
-                "snippet": fix.snippet,
-                "place": None if fix.place is None else place_text(fix.place),
-            }
-            for fix in finding.fixes
-        ],
+        "suggestions": [fix_text(fix) for fix in finding.fixes],
         "isFailing": annotation.is_failing,
     }
 
@@ -250,26 +213,18 @@ def _artifact(place: UriPath) -> _Json:
 
 
 def _regions(entry: StackEntry) -> _Json:
-    """Return the expression within its line if its columns are known, otherwise the line without
-    its indentation.
+    """Return the expression if its columns are known, otherwise the line without its
+    indentation.
     """
-    line: _Json = {"startLine": entry.line}
-    if entry.text:
-        if entry.indent is not None:
-            columns = (entry.indent + 1, entry.indent + 1 + len(entry.text))
-            line |= {"startColumn": columns[0], "endLine": entry.line, "endColumn": columns[1]}
-        line["snippet"] = {"text": entry.text}
+    region: _Json = {"startLine": entry.line}
     start, end = entry.column, entry.end_column
-    if start is None or start < 1:
-        return {"region": line}
-    region: _Json = {"startLine": entry.line, "startColumn": start}
-    until = None
-    if end is not None and end > start:
-        region |= {"endLine": entry.line, "endColumn": end}
-        until = end - 1 - (entry.indent or 0)
-    text = entry.text or ""
-    skipped = None if entry.indent is None else start - 1 - entry.indent
-    if skipped is not None and skipped >= 0 and (snippet := text[skipped:until]):
-        region["snippet"] = {"text": snippet}
-    is_whole = region.get("snippet") == line.get("snippet")
-    return {"region": region} if is_whole else {"region": region, "contextRegion": line}
+    if start is None and entry.text and entry.indent is not None:
+        start, end = entry.indent + 1, entry.indent + 1 + len(entry.text)
+    if start is not None and start > 0:
+        region["startColumn"] = start
+        if end is not None and end > start:
+            region |= {"endLine": entry.line, "endColumn": end}
+    if entry.text:
+        context = {"startLine": entry.line, "snippet": {"text": entry.text}}
+        return {"region": region, "contextRegion": context}
+    return {"region": region}

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.expressions import expression
-from graphdoctor.facts.picture import (
-    GraphStages,
-    LinePlace,
-    StageChange,
-    StageNode,
-    StageReport,
-    kernel_sources,
-)
+from graphdoctor.facts.picture import GraphStages, LinePlace, StageChange, StageNode, StageReport
 from graphdoctor.facts.recording import Graph
-from graphdoctor.facts.spec import StageName
-from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Show, Span, Table
+from graphdoctor.views.parts import Block, Cell, Code, Note, Section, Span, Table
 from graphdoctor.views.words import base_name, few_text, inputs_text, repeated_text
 from graphdoctor.wording import counted, join_texts
 
@@ -41,7 +32,6 @@ _WHAT = {
     "fusion": "kernels, and the code that runs them",
 }
 _FROM = {"dynamo": "Dynamo's graph", "post-grad": "the post-grad graph"}
-_AOT = "--backend aot_eager for AOTAutograd's, --backend inductor for all"
 
 
 def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
@@ -56,7 +46,6 @@ def stage_parts(diagnosis: Diagnosis) -> Iterator[Block]:
         title = Span(f"Graph {graph.compile_id or '?'} {graph.function}{place}")
         report = None if graph.graph_index is None else captured.get(graph.graph_index)
         yield Section(title, _graph(graph, report), f"Stages of {graph.compile_id or '?'}")
-    yield from _longest_kernel(diagnosis.stages)
     yield from (Note(text, "warning") for text in _missing(diagnosis))
 
 
@@ -66,13 +55,8 @@ def _missing(diagnosis: Diagnosis) -> Iterator[str]:
         yield "There are no stages to show, because torch made no graph."
         return
     backend = diagnosis.recording.target.compile_arguments.get("backend")
-    if backend == "eager":
-        yield f"The backend eager has Dynamo's stage alone: {_AOT}."
-    elif backend == "aot_eager":
-        yield (
-            "The backend aot_eager ends with AOTAutograd's stages: --backend inductor has the"
-            " others."
-        )
+    if backend in ("eager", "aot_eager"):
+        yield f"The backend {backend} has no later stages: --backend inductor has all."
     shown = {(report.stage, report.of) for graph in graphs for report in graph.stages}
     if {("backward", None), ("fusion", "forward")} <= shown and ("fusion", "backward") not in shown:
         yield (
@@ -92,11 +76,10 @@ def _graph(graph: GraphStages, report: Graph | None) -> Iterator[Block]:
             for stage in graph.stages
         )
         yield Table(("#stage", "#operations", "what it is"), rows, "stage")
-    shown = {stage.stage for stage in graph.stages}
     lines = {(line.file, line.line): line.text for line in graph.lines}
     for stage in graph.stages:
         is_fusion = stage.stage == "fusion"
-        content = _fusion(stage) if is_fusion else _traced(stage, report, lines, shown)
+        content = _fusion(stage) if is_fusion else _traced(stage, report, lines)
         title = f"{_name(stage)}: {_headline(stage)}"
         yield Section(title, (*map(Span, _summary(stage)), *content))
 
@@ -107,11 +90,9 @@ def _summary(report: StageReport) -> Iterator[str]:
         yield f"In neither half any more: {_counts(gone)}"
     if (saved := report.saved) is not None:
         values = [_named_value(value.name, value.value) for value in saved if not value.is_input]
-        kept = [counted(len(values), "value")] if values else []
-        if len(values) < len(saved) or not saved:
-            kept.insert(0, counted(len(saved) - len(values), "input"))
-        names = f": {few_text(values, _MOST_NAMES)}" if values else ", and nothing that it computes"
-        yield f"Keeps {' and '.join(kept)} for the backward{names}"
+        inputs = counted(len(saved) - len(values), "input")
+        names = few_text(values, _MOST_NAMES) or "nothing that it computes"
+        yield f"Keeps for the backward: {inputs}; {names}"
     if report.recomputed:
         yield f"Computes again what the forward has computed: {_counts(report.recomputed)}"
     if report.unread_lines:
@@ -134,10 +115,7 @@ def _places(places: Sequence[LinePlace]) -> str:
 
 
 def _traced(
-    stage: StageReport,
-    report: Graph | None,
-    lines: Mapping[tuple[str, int], str],
-    shown: set[StageName],
+    stage: StageReport, report: Graph | None, lines: Mapping[tuple[str, int], str]
 ) -> Iterator[Block]:
     if stage.stage != "forward" and stage.changes:
         rows = (
@@ -145,8 +123,6 @@ def _traced(
             for item in stage.changes
         )
         yield Table(("#change", "lines"), rows, "change", _MOST_CHANGES)
-    is_repeated = stage.stage == "post-grad" and stage.compared_with in shown and not stage.changes
-    show: Show = "long" if is_repeated else "always"
     inputs = [
         _named_value(node.name, node.value) for node in stage.nodes if node.opcode == "placeholder"
     ]
@@ -159,9 +135,7 @@ def _traced(
             if item.source
         }
         inputs = [inputs_text(report)]
-    if is_repeated:
-        yield Note("its operations are those above (-v lists them)", "dim", show="short")
-    yield from _named("inputs", inputs, show)
+    yield _named("inputs", inputs)
     # The operations as Python, below the line that each comes from.
     code = []
     body = [node for node in stage.nodes if node.opcode not in ("placeholder", "output")]
@@ -174,17 +148,13 @@ def _traced(
             value = "" if node.value is None else f"  # {node.value}"
             code.append(f"{node.name} = {_node_text(node, words)}{value}")
     if code:
-        yield Code("\n".join(code), show=show, most=_MOST_LINES)
+        yield Code("\n".join(code), most=_MOST_LINES)
     outputs = [name for node in stage.nodes if node.opcode == "output" for name in node.inputs]
-    yield from _named("returns", outputs, show)
+    yield _named("returns", outputs)
 
 
-def _named(label: str, texts: Sequence[str], show: Show) -> Iterator[Note]:
-    if len(texts) > _MOST_NAMES:
-        if show == "always":
-            yield Note(Span(f"{label}: {few_text(texts, _MOST_NAMES)}"), "dim", show="short")
-        show = "long"
-    yield Note(Span(f"{label}: {', '.join(texts) or 'none'}"), "dim", show=show)
+def _named(label: str, texts: Sequence[str]) -> Note:
+    return Note(Span(f"{label}: {few_text(texts, _MOST_NAMES) or 'none'}"), "dim")
 
 
 # Kernels and code.
@@ -192,7 +162,7 @@ def _named(label: str, texts: Sequence[str], show: Show) -> Iterator[Note]:
 
 def _fusion(report: StageReport) -> Iterator[Block]:
     if report.kernels is None:
-        yield from _named("kernels", report.kernel_names, "always")
+        yield _named("kernels", report.kernel_names)
         yield Note("torch didn't log which operations went into which kernel", "dim")
     else:
         rows = (
@@ -210,27 +180,7 @@ def _fusion(report: StageReport) -> Iterator[Block]:
         return
     if report.file:
         yield Note(Span(f"code: {report.file}", "strong"))
-    yield Code(report.code.rstrip(), show="long")
-
-
-def _longest_kernel(graphs: Iterable[GraphStages]) -> Iterator[Section]:
-    """Yield the body of the longest kernel that Inductor wrote, which stands for all in short."""
-    kernels = [
-        (text.strip("\n").split("\n"), name, graph, stage)
-        for graph in graphs
-        for stage in graph.stages
-        for name, (_, text) in kernel_sources(stage.code or "" if stage.stage == "fusion" else "")
-    ]
-    if not kernels:
-        return
-    lines, name, graph, stage = max(kernels, key=lambda kernel: len(kernel[0]))
-    body: list[Block] = [Code(textwrap.dedent("\n".join(lines[:_MOST_LINES])))]
-    if (left := len(lines) - _MOST_LINES) > 0:
-        body.append(Note(f"{counted(left, 'more line')} (show with -v)", "dim"))
-    of = f"Longest of {len(kernels)} kernels" if len(kernels) > 1 else "Kernel"
-    title = f"{of}: {name}"
-    where = join_texts(", ", f"graph {graph.compile_id or '?'}", stage.of)
-    yield Section((title, Span(f" ({where})", tone="dim")), tuple(body), show="short")
+    yield Code(report.code.rstrip(), most=_MOST_LINES)
 
 
 def _name(report: StageReport) -> str:

@@ -68,22 +68,16 @@ STATUS_TEXTS: dict[SurveyStatus, str] = {
     "timeout": "timed out",
 }
 _STAGE_TEXTS: dict[SurveyStage, str] = {
-    "prepare": "preparing",
-    "load": "loading",
-    "eager": "eager mode",
     "dynamo": "Dynamo",
     "aot": "AOTAutograd",
     "inductor": "Inductor",
+    "backend": "backend",
     "call": "compiled call",
+    "bench": "bench",
+    "export": "export",
     "fix": "fixes",
 }
-"""Stages that have another name for people."""
-_IMPLIED: dict[SurveyStatus, tuple[SurveyStage, ...]] = {
-    "eager_failed": ("eager",),
-    "no_inputs": ("prepare", "load"),
-    "load_failed": ("load",),
-}
-"""Stages that a status says by itself."""
+"""Stages that a status doesn't say by itself."""
 _BAD: tuple[SurveyStatus, ...] = ("wrong", "compile_failed", "crashed", "timeout", "out_of_memory")
 _MARKS = {
     "flaky": "Attempts came out differently",
@@ -149,16 +143,9 @@ def measure_cell(row: SurveyRow, name: SurveyMeasure) -> Cell:
     return replace(cell, detail=interval_text(low, high), tone=tone)
 
 
-def _stage_text(row: SurveyRow) -> str | None:
-    """Return what failed; None if nothing did, or the status says it."""
-    if (stage := row.stage) is None or stage in _IMPLIED.get(row.status, ()):
-        return None
-    return _STAGE_TEXTS.get(stage, stage)
-
-
 def outcome_text(row: SurveyRow) -> str:
     """Return how a row came out, and where: ``compile failed (Inductor)``."""
-    stage = None if row.is_passed else _stage_text(row)
+    stage = None if row.is_passed or row.stage is None else _STAGE_TEXTS.get(row.stage)
     return STATUS_TEXTS[row.status] + (f" ({stage})" if stage else "")
 
 
@@ -445,7 +432,7 @@ def _row_table(report: SurveyReport, pages: str | None) -> Table:
     rows: list[TableRow] = []
     for row in report.rows[:_MAX_ROWS]:
         marks = [mark for mark in _MARKS if getattr(row, f"is_{mark}")]
-        detail = join_texts(", ", _stage_text(row), *marks)
+        detail = ", ".join(marks)
         tone: Tone = "good" if row.is_passed else "bad" if row.status in _BAD else "warning"
         finding = (
             "" if row.top is None else f"{row.top.code} {base_name(row.top.file)}:{row.top.line}"
@@ -455,7 +442,7 @@ def _row_table(report: SurveyReport, pages: str | None) -> Table:
                 Span(row.name, "code", link=page_address(row.report, pages)),
                 Span(row.family or "", "code"),
                 Span(row.variant if len(report.variants) > 1 else "", "code"),
-                Cell(STATUS_TEXTS[row.status], detail, tone, SURVEY_STATUSES.index(row.status)),
+                Cell(outcome_text(row), detail, tone, SURVEY_STATUSES.index(row.status)),
                 *(measure_cell(row, name) for name in names),
                 finding or NOTHING,
             )

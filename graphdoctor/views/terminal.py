@@ -80,16 +80,17 @@ _LEAST_TEXT = 12
 _MOST_CARDS = 10
 _MOST_LINES = 40
 """Of whole cards, and of a whole diagnosis where that can be."""
-_ROOMS: dict[str, tuple[tuple[int, int | None], ...]] = {
-    "report": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (0, 1), (-1, 2)),
-    "guards": ((_MOST_LINES, None), (20, 16), (20, 10), (12, 6), (0, 4), (0, 2), (0, 1), (-1, 1)),
-    "fixes": ((_MOST_LINES, None), (20, 10), (12, 6), (0, 4), (0, 2), (-1, 6), (-1, 3), (-1, 1)),
-}
-"""Of kinds of views that are shortened until they fit, lines for whole cards, and rows of what is
-cut, at each try.
+_ROOMS = (
+    *((_MOST_LINES, None), (20, 16), (20, 10), (12, 6), (0, 4), (0, 2), (0, 1)),
+    *((-1, 6), (-1, 3), (-1, 1)),
+)
+"""Of views that are shortened until they fit, lines for whole cards, and rows of what is cut, at
+each try.
 
 With -1, the first card isn't whole either.
 """
+_SHORTENED = ("report", "guards", "fixes")
+"""Kinds of views that are shortened."""
 _NARROW = 100
 """Below this width, columns stand closer."""
 _ONE_LINE = 132
@@ -108,7 +109,7 @@ def write_view(view: View, console: Console, *, is_verbose: bool = False) -> Non
         title.append(" · ", "dim").append_text(clean(part, "dim"))
     most_lines = _MOST_LINES - (0 if view.then is None else 2)
     text = ""
-    for room, most in _ROOMS.get(view.kind, ((_MOST_LINES, None),)):
+    for room, most in _ROOMS if view.kind in _SHORTENED else _ROOMS[:1]:
         shown = _Shown(console, is_verbose=is_verbose, room=room, most=most)
         with console.capture() as captured:
             for renderable in (title, Text(), *shown.blocks(view.parts)):

@@ -119,7 +119,7 @@ def test_last_survey_is_default_and_its_folder_can_be_named(
     before = written(tmp_path, "a.parquet", [row(break_sites=2), *report().rows[1:]])
     found = run_here("diff", before, *(store for _ in second))
     assert (found.returncode, found.stderr) == (0, "")
-    assert "10 pieces compared: no regressions, 1 better." in found.stdout
+    assert "10 pieces compared: no regressions, better: 1." in found.stdout
 
 
 def test_the_last_survey_is_not_compared_with_itself(

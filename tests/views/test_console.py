@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
-from graphdoctor.facts.counts import Coverage, Steadiness
+from graphdoctor.facts.counts import Coverage
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.recording import (
@@ -24,7 +24,7 @@ from graphdoctor.facts.run import ProbeExit
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.views.finding_cards import card_of
 from graphdoctor.views.parts import Cards, Section, View
-from graphdoctor.views.report import figures, report_view
+from graphdoctor.views.report import report_view
 from graphdoctor.views.terminal import write_view
 from graphdoctor.views.words import verdict
 from tests.factories import (
@@ -167,17 +167,6 @@ def test_a_failed_compile_is_never_a_good_verdict() -> None:
     assert verdict(diagnosed(good))[:2] == ("No graph breaks.", "good")
     failed = good.replace(compiles=(compiled(), compiled("1/0", outcome="failed")))
     assert verdict(diagnosed(failed))[:2] == ("1 compile failed.", "bad")
-
-
-def test_the_count_of_calls_says_that_the_last_was_repeated() -> None:
-    known = diagnosed(many(1))
-    for repeated, said in (((1, 0), True), ((0,), False), (None, False)):
-        steadiness = Steadiness(
-            state="compiling", compiles_per_call=(1,), compiles_repeated=repeated
-        )
-        summary = known.summary.replace(calls=1, steadiness=steadiness)
-        notes = [figure.note for figure in figures(known.replace(summary=summary))]
-        assert ("the last one repeated twice" in notes) is said
 
 
 def test_a_long_view_without_findings_points_to_none() -> None:

@@ -8,7 +8,7 @@ from graphdoctor.facts.guards import GuardNode, Guards, GuardSet, SubtreeCost
 from graphdoctor.facts.recording import Recording
 from graphdoctor.views.guards import VARIES, guards_view, parts_of, walk
 from tests.each import for_each
-from tests.factories import compiled, diagnosed, entry, frame, recording
+from tests.factories import diagnosed, entry, frame, recording
 from tests.views.outputs import on_terminal
 
 
@@ -132,23 +132,6 @@ def test_checks_that_took_longer_than_the_call_are_called_noise() -> None:
     assert "Too noisy to say which share of a steady call guard checks take." in text
     assert "%" not in text
     assert "115 µs" in text
-
-
-def test_compiles_with_the_same_parts_share_a_tree_and_each_says_its_first_check() -> None:
-    again = LAYERS.replace(compile_id="0/1", share=0.2, latency_us=45.0)
-    other = guard_set(guard("x", "x")).replace(compile_id="0/2", latency_us=7.0)
-    sets = (LAYERS, again, other)
-    compiles = tuple(map(compiled, ("0/0", "0/1", "0/2")))
-    diagnosis = diagnosed(compiles=compiles, guards=Guards(sets=sets))
-    lines = on_terminal(guards_view(diagnosis), width=100).splitlines()
-    compiles = [line.split(maxsplit=3) for line in lines if line.startswith("0/")]
-    assert [row[0] for row in compiles] == ["0/1", "0/0", "0/2"]
-    assert [row[3] for row in compiles] == [
-        "model.py:10; first check 45.0 µs",
-        "model.py:10; parts as in 0/1",
-        "model.py:10; first check 7.00 µs",
-    ]
-    assert sum(line.startswith("· self ") for line in lines) == 1
 
 
 @for_each("found", [recording(), recording(compiles=(), frames=(), graphs=())])

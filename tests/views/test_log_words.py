@@ -80,13 +80,7 @@ def test_everything_in_a_log_is_counted_by_compile(snapshot: SnapshotAssertion) 
     "log, texts",
     [
         (SIZED, ("caches AOTAutograd's cache: ", "Also in the log: ", "fx_graph_runnable")),
-        (
-            EXPORTED,
-            (
-                "exported 1 program operator demo.twice.default has no fake kernel",
-                "assumed u0 > 2 = True, lowered_export.py:9",
-            ),
-        ),
+        (EXPORTED, ("exported 1 program operators demo.twice.default has no fake kernel",)),
     ],
 )
 def test_a_log_of_others_says_what_is_in_it(
@@ -134,7 +128,7 @@ def test_more_kinds_than_torch_writes_are_counted(tmp_path: Path, run_here: RunC
         "".join(HEADER + json.dumps({name: {}}) + "\n" for name in names)
     )
     text = run_here("report", "a.log").stdout
-    assert " and 421 more kinds; tlparse" in " ".join(text.split())
+    assert " and 421 more; tlparse" in " ".join(text.split())
     assert "x" * 200 not in "".join(text.split())
     assert len(text) < 5000
 

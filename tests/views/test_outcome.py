@@ -266,9 +266,3 @@ def test_lines_that_nobody_writes_are_counted_apart_from_the_fixes() -> None:
 )
 def test_what_keeps_it_from_being_one_graph_is_shown(whole: WholeRun, said: str) -> None:
     assert said in shown(treated().replace(whole=whole))
-
-
-def test_more_graphs_are_explained_by_what_torch_compiles_now() -> None:
-    before = BEFORE.replace(skipped_frames=2, graphs=1)
-    treatment = treated().replace(before=before, after=before.replace(skipped_frames=0, graphs=3))
-    assert "More graphs, because torch now compiles what it skipped before." in shown(treatment)

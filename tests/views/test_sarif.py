@@ -15,20 +15,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from graphdoctor.facts.check import CheckReport, Ignored
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.fixes.patch import unified
 from graphdoctor.rules.catalog import ALL_RULES
-from graphdoctor.views.edits import Replacement, edits_of
 from graphdoctor.views.sarif import render_sarif
-from tests.views.check_reports import (
-    DIFF,
-    FORMS,
-    ROOT,
-    failed_report,
-    finding,
-    placed,
-    report,
-    target,
-)
+from tests.views.check_reports import FORMS, ROOT, failed_report, finding, placed, report, target
 
 SCHEMA = json.loads(
     (Path(__file__).parent / "schemas" / "sarif-2.1.0.json").read_text(encoding="utf-8")
@@ -110,42 +99,3 @@ def test_any_path_is_a_uri_that_decodes_to_it(file):
     parts = urlsplit(uri)
     decoded = unquote(f"//{parts.netloc}{parts.path}" if parts.netloc else parts.path)
     assert decoded.removeprefix("/") == file.removeprefix("/project/").removeprefix("/")
-
-
-def replaced(text: str, replacements: list[Replacement]) -> str:
-    """What an editor makes of regions; lines end with LF."""
-    starts = [0]
-    starts += [at + 1 for at, character in enumerate(text) if character == "\n"]
-    for change in reversed(replacements):
-        begin = starts[change.line - 1] if change.line <= len(starts) else len(text)
-        end = (
-            starts[change.end_line - 1] + change.end_column - 1
-            if change.end_line <= len(starts)
-            else len(text)
-        )
-        text = text[:begin] + change.text + text[end:]
-    return text
-
-
-LINES = st.lists(
-    st.sampled_from(["a", "b", "-", "+", "--- a/x", "@@ -1 +1 @@", "\\ no", "é\r", ""]), max_size=12
-)
-
-
-@given(LINES, LINES, st.booleans(), st.booleans())
-def test_regions_do_what_the_diff_does(before, after, is_ended, is_ended_after):
-    old = "\n".join(before) + ("\n" if before and is_ended else "")
-    new = "\n".join(after) + ("\n" if after and is_ended_after else "")
-    edits = edits_of(unified(old.encode(), new.encode(), "a b/ü.py"))
-    if old == new:
-        assert edits == {}
-        return
-    assert list(edits) == ["a b/ü.py"]
-    assert replaced(old, edits["a b/ü.py"]) == new
-
-
-def test_two_file_diff_is_two_edits_with_quoted_paths():
-    assert list(edits_of(DIFF + unified(b"a\n", b"b\n", 'odd"name.py'))) == [
-        "model.py",
-        'odd"name.py',
-    ]

@@ -236,14 +236,6 @@ def test_generated_code_can_be_copied() -> None:
     )
 
 
-def test_a_stage_is_listed_unless_the_same_graph_is_above() -> None:
-    post_grad = next(each for each in trained() if each.stage == "post-grad")
-    assert "var_mean" in rendered(staged(post_grad))
-    both = rendered(staged(trained()[2], post_grad))
-    assert "var_mean" not in both[both.index("post-grad, forward: ") :]
-    assert "(-v lists them)" in both
-
-
 def test_missing_stages_are_named_last(snapshot: SnapshotAssertion) -> None:
     dynamo, joint, *_ = trained()
     *stages, backward, kernels = trained()

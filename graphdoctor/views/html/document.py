@@ -21,8 +21,6 @@ from markupsafe import Markup, escape
 
 from graphdoctor import wording
 from graphdoctor.views import parts, words
-from graphdoctor.views.edits import diff_rows
-from graphdoctor.views.html.terms import explained
 from graphdoctor.views.printable import printable_lines
 from graphdoctor.views.reasons import verdict_text
 
@@ -141,9 +139,7 @@ def environment() -> Environment:
         "step": words.step,
         "fix_text": words.fix_text,
         "verdict_text": verdict_text,
-        "diff_rows": diff_rows,
         "ticks": _ticks,
-        "explained": explained,
         "spans": parts.spans,
         "plain": parts.plain_text,
         "blocks": parts.blocks,

@@ -41,9 +41,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
-from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.diagnosis import Diagnosis, FrameReport
-from graphdoctor.facts.guards import GuardSet
 from graphdoctor.facts.picture import Picture, SourceText
 from graphdoctor.facts.recording import Frame
 from graphdoctor.facts.stack import ORIGINS, PROGRAM_ORIGINS, Origin, StackEntry, relative
@@ -82,10 +80,6 @@ class Line:
     """How often a change of such a value caused a recompile or hit the limit."""
     guard_count: int = 0
     """Guards that torch installed because of the line, in all compiles."""
-    guard_us: float | None = None
-    """For the line where a function starts: microseconds that all its frames' successful guard
-    checks take in a steady call; None if not measured. The guards of single lines aren't
-    measured."""
     frames: list[tuple[Frame, FrameReport]] = field(default_factory=list)
     """For the line where a function starts: its frames, including resume functions."""
     is_call_path: bool = False
@@ -142,8 +136,8 @@ class AnnotatedFile:
         """Return what is known about a line, to add to it."""
         return self.known.setdefault(number, Line(number))
 
-    def show(self, room: int = _MOST_LINES) -> None:
-        """Choose the lines to show: all if there are at most ``room``, otherwise the functions with
+    def show(self) -> None:
+        """Choose the lines to show: all if there are few, otherwise the functions with
         something known in them, and the surroundings of such lines outside functions.
         """
         reached: set[int] = set()
@@ -156,7 +150,7 @@ class AnnotatedFile:
         if self.recorded is not None and self.recorded.text is not None:
             lines = self.recorded.text.removesuffix("\n").split("\n")
             texts = dict(enumerate(lines, start=1))
-            most = min(room, _MOST_LINES if self.origin == "user" else _MOST_PACKAGE_LINES)
+            most = _MOST_LINES if self.origin == "user" else _MOST_PACKAGE_LINES
             shown |= texts.keys() if len(texts) <= most else reached & texts.keys()
         # What a reader can do without.
         runs = _runs(shown - reached) if self.source is not None else ()
@@ -317,8 +311,8 @@ class _Marker:
                     yield from lines
 
     def mark_guarded(self) -> None:
-        """Mark the lines because of which torch guards on a value: how many guards they have, what
-        those of a function cost, and how often a value changed.
+        """Mark the lines because of which torch guards on a value: how many guards they have, and
+        how often a value changed.
         """
         diagnosis = self._diagnosis
         for report in diagnosis.recompiles:
@@ -332,10 +326,6 @@ class _Marker:
         for guard in (guard for guard_set in sets for guard in guard_set.nodes):
             if guard.location is not None:
                 self._at(guard.location).guard_count += 1
-        costs = {guard_set.compile_id: _call_us(guard_set) for guard_set in sets}
-        for line in (line for file in self.files.values() for line in file.known.values()):
-            ids = [id_ for _, report in line.frames for id_ in report.compile_ids if id_ in costs]
-            line.guard_us = whole_sum(costs[id_] for id_ in ids) if ids else None
 
     def mark_nodes(self) -> None:
         """Mark the lines of the nodes in Dynamo's graphs; files that only nodes name aren't the
@@ -353,14 +343,3 @@ class _Marker:
                     line.is_captured |= graph.compile_id not in skipped
                     if graph.graph_index is not None:
                         line.graphs = sorted({*line.graphs, graph.graph_index})
-
-
-def _call_us(guard_set: GuardSet) -> float | None:
-    """Microseconds that one compile's successful guard checks take in a steady call; None if not
-    measured.
-    """
-    runs = guard_set.runs_per_call
-    if runs == 0:
-        return 0.0
-    check_us = guard_set.check_us if guard_set.search_us is None else guard_set.search_us
-    return None if runs is None or check_us is None else runs * check_us

@@ -1,11 +1,10 @@
 """The page of a diagnosis alone: its lines, calls, guards, graphs and records, drawn from a
-picture, with how tall drawings are and what compiling took by phase.
+picture.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -20,7 +19,7 @@ from graphdoctor.facts.stack import StackEntry, relative
 from graphdoctor.views import words
 from graphdoctor.views.guards import parts_of
 from graphdoctor.views.html.lines import annotate
-from graphdoctor.views.parts import Block, Blocks, Drawing, Note, Section
+from graphdoctor.views.parts import Block, Drawing, Note, Section
 from graphdoctor.wording import counted, join_texts
 
 _Row = TypeVar("_Row", "Compile", "Graph", "GuardSet")
@@ -154,37 +153,25 @@ class Page:
             )
             yield Section("Source", source)
 
-    def sections(self, what_if: Blocks) -> Iterator[Section]:
-        """Yield the sections after the findings; ``what_if`` is said of recompiles."""
-        diagnosis, picture = self._diagnosis, self._picture
-        recording, summary = diagnosis.recording, diagnosis.summary
-        if picture.lanes or recording.calls:
+    def calls(self) -> Iterator[Section]:
+        """Yield calls, guards and graphs."""
+        diagnosis, recording = self._diagnosis, self._diagnosis.recording
+        if self._picture.lanes or recording.calls:
             yield Section("Calls", self._calls(), count=len(recording.calls) or None)
         if recording.guards is not None and recording.guards.sets:
             yield Section("Guards", self._guards(recording.guards.sets))
         if diagnosis.graphs:
             yield Section("Graphs", self._graph_list(), count=len(diagnosis.graphs))
-        if recompiles := list(self._recompiles()):
-            count = summary.recompiles or None
-            yield Section("Recompiles", (*recompiles, *what_if), count=count)
+
+    def time(self) -> Iterator[Section]:
+        """Yield what compiling took."""
         listed = {None, *self._listed}
-        phases = [phase for phase in picture.phases if phase.compile_id in listed]
-        if phases or recording.compiles:
-            # As deep as the phases of a compile are nested.
-            depths = grouped(
-                ((phase.process, phase.compile_id), phase.depth)
-                for phase in phases
-                if phase.duration_us is not None
-            )
-            time = self._drawing(
-                "time",
-                {"phases": phases},
-                summary=summary,
-                phase_rows=phase_rows(picture.phases),
-                phase_words=PHASE_WORDS,
-                height=_height_of(max(levels) - min(levels) + 1 for levels in depths.values()),
-                compiles=self._rows(recording.compiles),
-            )
+        phases = [phase for phase in self._picture.phases if phase.compile_id in listed]
+        compiles = self._rows(self._diagnosis.recording.compiles)
+        if phases or compiles:
+            summary = self._diagnosis.summary
+            facts = {"summary": summary, "compiles": compiles, "has_phases": bool(phases)}
+            time = self._drawing("time", {"phases": phases}, **facts)
             yield Section("Compile time", time, "Time")
 
     def _calls(self) -> Drawing:
@@ -209,44 +196,13 @@ class Page:
             for call in recording.calls
             for in_call in (compiles.get(call.index, []),)
         ]
-        # In order, but those that matter first, if there are too many.
-        ranked = sorted(range(len(calls)), key=lambda at: not any(calls[at][1:]))
         drawn = {
             "lanes": lanes,
             "fates": [None if lane.call_index is None else fate(lane.call_index) for lane in lanes],
             "functions": {str(graph.index): graph.function for graph in recording.graphs},
         }
         return self._drawing(
-            "calls",
-            {"lanes": drawn},
-            calls=calls,
-            call_rows=[calls[at] for at in sorted(ranked[:_MOST_CALLS])],
-            lanes=lanes,
-            height=_height_of([1] * len(lanes)),
-        )
-
-    def _recompiles(self) -> Iterator[Drawing]:
-        """Yield functions that were compiled more than once or hit their limit, with their cache
-        entries in order.
-        """
-        diagnosis = self._diagnosis
-        compiles = grouped(
-            (compile_.frame_id, compile_) for compile_ in self._rows(diagnosis.recording.compiles)
-        )
-        frames = [
-            (frame, len(report.compile_ids), compiles[frame.frame_id])
-            for frame, report in diagnosis.each_frame()
-            if len(report.compile_ids) > 1 and frame.frame_id in compiles
-        ]
-        if not frames and not diagnosis.summary.recompiles:
-            return
-        reports = {report.compile_ids: report for report in diagnosis.recompiles}
-        yield self._drawing(
-            "recompiles",
-            frames=frames,
-            reports={ids[0]: report for ids, report in reports.items() if ids},
-            followed={id_: ids[0] for ids in reports for id_ in ids[1:]},
-            diagnosis=diagnosis,
+            "calls", {"lanes": drawn}, calls=calls, call_rows=calls[:_MOST_CALLS], lanes=lanes
         )
 
     def _guards(self, sets: Sequence[GuardSet]) -> Drawing:
@@ -303,22 +259,6 @@ class Page:
         )
 
 
-_LINE = 18
-"""``LINE`` of timeline.js."""
-_NAME = 43
-"""Of a row's name and the note below it."""
-_NARROW_NAME = 27
-"""Of both in one line, which on a narrow screen is above the row."""
-
-
-def _height_of(depths: Iterable[int]) -> tuple[int, int]:
-    """Pixels of rows as deep as these, and those on a narrow screen, so that a page keeps room for
-    drawings that are drawn when they come into view.
-    """
-    bars = [_LINE * depth + 4 for depth in depths]
-    return sum(max(bar, _NAME) + 1 for bar in bars), sum(bar + _NARROW_NAME + 1 for bar in bars)
-
-
 _SEGMENTS: dict[SegmentKind, str] = {
     "graph": "compiled graphs",
     "eager": "eager operations",
@@ -343,22 +283,6 @@ def call_shares(lane: Lane) -> list[tuple[str, str, float, float]]:
 
 
 # Phases of compiling, added up.
-
-PHASE_WORDS = {
-    "entire_frame_compile": "compile a function, from its bytecode to its new code",
-    "bytecode_tracing": "go through the function's bytecode and record a graph",
-    "build_guards": "write the checks that decide when the code can be used again",
-    "backend_compile": "the backend compiles the graph",
-    "create_aot_dispatcher_function": "AOTAutograd traces forward and backward",
-    "inductor_compile": "Inductor turns the graph into kernels",
-    "compile_fx_inner": "Inductor looks in its cache, or turns the graph into kernels",
-    "fx_codegen_and_compile": "Inductor writes kernels and has them compiled",
-    "compile_file": "the C++ compiler builds a kernel",
-    "async_compile.wait": "wait for kernels that other processes compile",
-    "triton_compile": "Triton compiles a kernel",
-    "gc": "collect garbage",
-}
-"""What phases do, by torch's names (2.13)."""
 
 TorchPart = Literal["tracing", "aot", "backend", "inductor", "compiler"]
 
@@ -389,62 +313,24 @@ _PARTS: dict[str, TorchPart] = {
 part, unless it begins another."""
 
 
-@dataclass
-class PhaseRow:
-    """All phases of one name in the compiling thread, or in other threads."""
-
-    name: str
-    is_parallel: bool = False
-    count: int = 0
-    total_us: float = 0.0
-    own_us: float = 0.0
-
-
 def compile_shares(phases: Iterable[Phase]) -> list[tuple[TorchPart, str, float, float]]:
     """Split compile time among the parts of torch, in order: part, name, microseconds, share."""
-
-    def part_of(phases: Sequence[Phase]) -> TorchPart:
-        parts = (_PARTS[phase.name] for phase in reversed(phases) if phase.name in _PARTS)
-        return next(parts, "tracing")
-
     totals: dict[TorchPart, float] = dict.fromkeys(_LABELS, 0.0)
-    # Other threads work while the compiling one does, or waits.
-    for phase, us, around in _nested(phase for phase in phases if not phase.thread):
-        totals[part_of((*around, phase))] += us
-        if around:
-            totals[part_of(around)] -= us
+    open_phases: dict[str | None, list[tuple[int, TorchPart]]] = {}
+    for phase in phases:
+        # Other threads work while the compiling one does, or waits.
+        if phase.thread or phase.duration_us is None:
+            continue
+        around = open_phases.setdefault(phase.process, [])
+        while around and around[-1][0] >= phase.depth:
+            around.pop()
+        outer = around[-1][1] if around else None
+        part = _PARTS.get(phase.name, outer or "tracing")
+        totals[part] += phase.duration_us
+        if outer is not None:
+            totals[outer] -= phase.duration_us
+        around.append((phase.depth, part))
     whole = sum(totals.values())
     return [
         (part, _LABELS[part], us, us / whole) for part, us in totals.items() if whole and us > 0
     ]
-
-
-def _nested(phases: Iterable[Phase]) -> Iterator[tuple[Phase, float, Sequence[Phase]]]:
-    """Yield each phase with its microseconds and those around it, the outermost first."""
-    # Phases of other threads begin in between, and contain none of this one's.
-    open_phases: dict[tuple[str | None, int], list[Phase]] = {}
-    for phase in phases:
-        if phase.duration_us is not None:
-            around = open_phases.setdefault((phase.process, phase.thread), [])
-            while around and around[-1].depth >= phase.depth:
-                around.pop()
-            yield phase, phase.duration_us, around
-            around.append(phase)
-
-
-def phase_rows(phases: Iterable[Phase]) -> list[PhaseRow]:
-    """Add up phases by name, the longest own time first, and those of other threads last.
-
-    Own times of the compiling thread add up to the time that it compiled.
-    """
-    rows: dict[tuple[str, bool], PhaseRow] = {}
-    for phase, us, around in _nested(phases):
-        is_parallel = phase.thread > 0
-        row = rows.setdefault((phase.name, is_parallel), PhaseRow(phase.name, is_parallel))
-        row.count += 1
-        row.own_us += us
-        if not any(outer.name == phase.name for outer in around):
-            row.total_us += us
-        if around:
-            rows[around[-1].name, is_parallel].own_us -= us
-    return sorted(rows.values(), key=lambda row: (row.is_parallel, -row.own_us))

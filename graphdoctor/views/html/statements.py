@@ -7,7 +7,7 @@ run in other frames.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -18,12 +18,6 @@ _Statement = ast.stmt | ast.excepthandler | ast.match_case
 _BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_RUN_AFTER: Mapping[str, tuple[str, ...]] = {
-    "body": ("handlers", "orelse", "finalbody"),
-    "handlers": ("finalbody",),
-    "orelse": ("finalbody",),
-}
-"""The blocks of a loop or a ``try`` that can run after one of its blocks has started."""
 
 
 @dataclass(frozen=True)
@@ -70,30 +64,46 @@ class SourceFile:
         return max(around, key=lambda function: function.first_line, default=None)
 
     def own_lines(self, function: Function) -> set[int]:
-        """Return the lines of a function's own statements, without its docstring."""
+        """Return the lines of a function's own statements, without its docstring, blank lines and
+        comments.
+        """
         body = function.body
         if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             body = body[1:]
-        return self._with_code(_lines_of(body))
+        lines = _lines(body)
+        for statement in _inner(body):
+            if isinstance(statement, _DEFINITIONS):
+                # What runs in this frame is its head.
+                lines -= _lines(statement.body) - {statement.lineno}
+        return {
+            number
+            for number in lines
+            if (text := self._lines[number - 1].strip()) and text[0] != "#"
+        }
 
     def lines_after(self, function: Function, line: int) -> set[int]:
         """Return the lines of a function's own statements that can only run after the statement on
         a line.
 
-        They come after it in its block, or after a statement around it in that one's block. If the
-        line heads a compound statement, that statement's own blocks belong to them. Other branches
-        of an ``if`` or ``match`` don't, and neither do earlier lines of a loop, which run again
-        only if the loop continues.
+        If the line heads a compound statement, that statement's own blocks belong to them. Other
+        branches of an ``if``, a ``try`` or a ``match`` don't, and neither do earlier lines of a
+        loop, which run again only if the loop continues.
         """
-        return self._with_code(_lines_after(function.body, line))
-
-    def _with_code(self, numbers: Iterable[int]) -> set[int]:
-        """Without blank lines and comments inside a statement of several lines."""
-        return {
-            number
-            for number in numbers
-            if (text := self._lines[number - 1].strip()) and text[0] != "#"
-        }
+        last, others = line, set[int]()
+        for statement in _inner(function.body):
+            if line not in _lines([statement]):
+                continue
+            blocks = _blocks(statement)
+            if not blocks:
+                last = max(last, _end(statement))
+            branches = [*blocks.get("handlers", ()), *blocks.get("cases", ())]
+            is_in_branch = line in _lines(branches)
+            if is_in_branch:
+                others |= _lines(branch for branch in branches if line not in _lines([branch]))
+            is_in_body = isinstance(statement, ast.If) and line in _lines(statement.body)
+            if is_in_branch or is_in_body:
+                others |= _lines(blocks.get("orelse", ()))
+        return {number for number in self.own_lines(function) if number > last} - others
 
 
 def _functions(
@@ -131,45 +141,23 @@ def _end(statement: _Statement) -> int:
     return placed.end_lineno or placed.lineno
 
 
-def _covers(statement: _Statement, line: int) -> bool:
-    return _start(statement) <= line <= _end(statement)
+def _lines(statements: Iterable[_Statement]) -> set[int]:
+    return {
+        number
+        for statement in statements
+        for number in range(_start(statement), _end(statement) + 1)
+    }
 
 
 def _blocks(statement: _Statement) -> dict[str, list[_Statement]]:
+    """Return the blocks of a compound statement."""
     return {name: block for name in _BLOCKS if (block := getattr(statement, name, None))}
 
 
-def _inner_blocks(statement: _Statement) -> dict[str, list[_Statement]]:
-    """Return the blocks of a compound statement that run in the same frame."""
-    return {} if isinstance(statement, _DEFINITIONS) else _blocks(statement)
-
-
-def _lines_of(statements: Iterable[_Statement]) -> Iterator[int]:
+def _inner(statements: Iterable[_Statement]) -> Iterator[_Statement]:
+    """Yield statements and those in them that run in the same frame."""
     for statement in statements:
-        start = _start(statement)
-        starts = [_start(block[0]) for block in _blocks(statement).values()]
-        # What is before the first block.
-        yield from range(start, max(start + 1, min(starts)) if starts else _end(statement) + 1)
-        for block in _inner_blocks(statement).values():
-            yield from _lines_of(block)
-
-
-def _lines_after(block: Sequence[_Statement], line: int) -> Iterator[int]:
-    index = next((at for at, item in enumerate(block) if _covers(item, line)), None)
-    if index is None:
-        return
-    statement, blocks = block[index], _inner_blocks(block[index])
-    for name, inner in blocks.items():
-        on_line = [item for item in inner if _covers(item, line)]
-        if on_line:
-            # Of handlers and cases, only one runs.
-            is_alternative = name in ("handlers", "cases")
-            yield from _lines_after(on_line if is_alternative else inner, line)
-            after = () if isinstance(statement, ast.If) else _RUN_AFTER.get(name, ())
-            for later in after:
-                yield from _lines_of(blocks.get(later, ()))
-            break
-    else:
-        for inner in blocks.values():
-            yield from _lines_of(inner)
-    yield from _lines_of(block[index + 1 :])
+        yield statement
+        if not isinstance(statement, _DEFINITIONS):
+            for block in _blocks(statement).values():
+                yield from _inner(block)

@@ -184,5 +184,5 @@ def test_a_wide_interval_says_nothing_of_a_variant():
     )
     both = verdict([eager(), wide, variant("b", 6000.0)], QUIET).text
     assert both.startswith(
-        "No variant is measurably faster than eager: default: too noisy to say, b "
+        "No variant is measurably faster than eager: default too noisy to say, b "
     )

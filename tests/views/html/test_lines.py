@@ -219,9 +219,7 @@ ANNOTATED: dict[str, tuple[Diagnosis, Picture]] = {
         ),
         picture(),
     ),
-    "guards cost what their functions' checks take in a call": (guarded((2, 1.5), (0, None)), picture()),
-    "one check that wasn't measured leaves the cost open": (guarded((2, 1.5), (None, None)), picture()),
-    "one check that was made and not measured, too": (guarded((2, 1.5), (1, None)), picture()),
+    "guards are counted at the lines that torch guards because of": (guarded((2, 1.5), (0, None)), picture()),
     "a def shows the frames of its function": (FRAMES, picture()),
     "a decorated def shows them below": (FRAMES, picture(text=DECORATED)),
     "the way to a frame and calls of torch.compile are call paths": (called(), picture(captured(11))),
@@ -279,9 +277,7 @@ def _line(line: Line, codes: dict[str, str], *, is_whole: bool) -> str:
         "findings": [codes[found] + "!" * is_break for found, is_break in line.findings.items()],
         "related": [codes[found] for found in line.related],
         "recompiles": (line.recompile_count, len(line.recompiles)) if line.recompiles else None,
-        "guards": (line.guard_count, line.guard_us)
-        if line.guard_count or line.guard_us is not None
-        else None,
+        "guards": line.guard_count or None,
         "frames": [
             f"{report.state} {report.compile_ids} {frame.resumes_at}"
             for frame, report in line.frames

@@ -57,7 +57,7 @@ def test_every_section_has_its_heading_and_its_content(visit, reported):
         "recompiles": ("Net.forward", "x.shape[0] 4 → 5", "power 2 → 3"),
         "guards": ("Guard checks take", "0/0"),
         "graphs": ("Net.forward from line", "parameters"),
-        "time": ("backend_compile", "All compiles"),
+        "time": ("All compiles",),
         "about-this-run": ("compilation_metrics", "torch's configuration", "python"),
     }
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
@@ -93,9 +93,9 @@ def test_the_numbers_are_those_of_the_json_document(visit, reported):
     for label, text in {
         "calls": "{calls}",
         "graphs": "{graphs}",
-        "break sites": "{break_sites} reported {break_records} times",
-        "functions running eagerly": "{skipped_frames} ",
-        "recompiles": "{recompiles} for {recompile_causes} cause",
+        "break sites": "{break_sites}",
+        "skipped frame": "{skipped_frames}",
+        "recompiles": "{recompiles}",
         "compile time": "{compile_time_s:.2f} s {compiles} compiles",
     }.items():
         assert tile(page, label).startswith(text.format_map(summary))
@@ -104,10 +104,8 @@ def test_the_numbers_are_those_of_the_json_document(visit, reported):
     assert page.locator("#calls tbody tr").count() == len(document["recording"]["calls"])
     sizes = sorted((graph["op_count"] for graph in document["recording"]["graphs"]), reverse=True)
     assert column(page, "#graphs .scroll", 3) == [str(size) for size in sizes]
-    entries = page.locator("#recompiles .entry .chip").all_inner_texts()
-    assert {id_ for report in document["recompiles"] for id_ in report["compile_ids"]} <= set(
-        entries
-    )
+    compiles = column(page, "#recompiles .scroll", 1)
+    assert compiles == [" ".join(report["compile_ids"]) for report in document["recompiles"]]
 
 
 def test_idle_run_says_so_and_has_no_empty_parts(visit, tmp_path):
@@ -162,7 +160,6 @@ def test_a_link_into_the_page_opens_what_it_points_into(visit, reported):
         *(f"#finding-{found['fingerprint']}" for found in document["findings"][:2]),
         f"#f0-L{finding['location']['line']}",
         "#call-2",
-        f"#compile-{again.replace('/', '-')}",
         f"#guards-{again}",
     ):
         page = visit(reported.page, hash)
@@ -181,7 +178,7 @@ def test_link_opens_details_and_shows_hidden_rows(visit, tmp_path):
     assert page.locator("#calls tbody tr:visible").count() == 200
     assert page.locator("#graphs .scroll tbody tr:visible").count() == 60
     page.evaluate("for (const found of document.querySelectorAll('details')) found.open = false")
-    for hash in ("#graph-150", "#f0-L12", "#compile-0-200"):
+    for hash in ("#graph-150", "#f0-L12"):
         page.evaluate("hash => { location.hash = hash }", hash)
         expect(page.locator(hash)).to_be_visible()
     page.get_by_role("button", name="Show all 239 rows").first.click()
@@ -202,10 +199,7 @@ def test_a_link_to_what_a_filter_hides_shows_it(visit, reported):
 
 def test_filters_narrow_tell_the_count_and_give_everything_back(visit, reported):
     page = visit(reported.page)
-    for section, items, words in (
-        ("#findings", ".card", "GD101 program.py"),
-        ("#recompiles", ".entry", "power"),
-    ):
+    for section, items, words in (("#findings", ".card", "GD101 program.py"),):
         field, told = (
             page.locator(f"{section} input[type=search]"),
             page.locator(f"{section} output"),

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import astuple
 from pathlib import Path
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from graphdoctor.facts.guards import Guards, GuardSet
 from graphdoctor.facts.picture import Lane, Phase, Picture, Segment
-from graphdoctor.views.html.page import call_shares, compile_shares, phase_rows
-from tests.each import for_each
-from tests.factories import diagnosed, recording
+from graphdoctor.views.html.page import call_shares, compile_shares
+from tests.factories import diagnosed
 from tests.views.html.made import written
 
 
@@ -28,53 +22,6 @@ def phase(
         depth=depth,
         thread=thread,
     )
-
-
-@for_each(
-    "phases, rows",
-    [
-        (
-            (phase("dynamo", 0, 100), phase("file", 10, 80, thread=1), phase("backend", 20, 60, 1)),
-            [
-                ("backend", False, 1, 60, 60),
-                ("dynamo", False, 1, 100, 40),
-                ("file", True, 1, 80, 80),
-            ],
-        ),
-        (
-            (
-                phase("compile", 0, 100),
-                phase("compile", 20, 30, 1),
-                phase("compile", 20, 60, thread=1),
-            ),
-            [("compile", False, 2, 100, 100), ("compile", True, 1, 60, 60)],
-        ),
-    ],
-)
-def test_phases_of_a_name_are_added_up_by_thread(
-    phases: tuple[Phase, ...], rows: list[tuple[object, ...]]
-) -> None:
-    assert [astuple(row) for row in phase_rows(phases)] == rows
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_own_times_of_a_thread_add_up(seed: int) -> None:
-    source = random.Random(seed)
-    phases: list[Phase] = []
-
-    def fill(start: int, end: int, depth: int, thread: int) -> None:
-        while start < end and source.random() < 0.7:
-            first = source.randint(start, end)
-            last = source.randint(first, end)
-            phases.append(phase(source.choice("abc"), first, last - first, depth, thread))
-            fill(first, last, depth + 1, thread)
-            start = last + 1
-
-    for thread in range(3):
-        fill(0, 1000, 0, thread)
-    phases.sort(key=lambda found: found.start_us)
-    outermost = sum(found.duration_us or 0 for found in phases if found.depth == 0)
-    assert sum(row.own_us for row in phase_rows(phases)) == outermost
 
 
 def test_the_parts_of_torch_share_the_compile_time() -> None:
@@ -96,13 +43,6 @@ def test_the_parts_of_torch_share_the_compile_time() -> None:
 def test_without_phases_there_are_no_shares() -> None:
     assert compile_shares(()) == []
     assert compile_shares((phase("dynamo", 0, None),)) == []
-
-
-def test_a_phase_is_said_in_plain_words_beside_torchs_name(tmp_path: Path) -> None:
-    phases = (phase("build_guards", 0, 100), phase("a phase of tomorrow", 100, 80))
-    page = written(tmp_path, recording(), Picture(phases=phases)).read_text()
-    assert page.count("write the checks that decide when the code can be used again") == 1
-    assert "a phase of tomorrow</span></th>" in page
 
 
 def test_a_steady_calls_time_is_split_among_what_ran() -> None:

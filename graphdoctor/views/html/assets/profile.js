@@ -1,12 +1,6 @@
-// Kernels that a choice or a search is about are all shown; and a closer view of a module in the flame drawing, which
-// shows all of the kernels otherwise.
+// A closer view of a module in the flame drawing, which shows all of the kernels otherwise.
 "use strict";
 (() => {
-  const table = document.querySelector("table.kernels");
-  for (const [input, event] of [["#kernels input[type=radio]", "change"], ["#kernels input[type=search]", "focus"]]) {
-    for (const each of document.querySelectorAll(input)) each.addEventListener(event, () => table.gdShowAll?.());
-  }
-
   const flames = document.querySelector(".flames");
   if (!flames) return;
   const back = flames.querySelector(".back button");
