@@ -13,8 +13,8 @@ logs.
 
 from __future__ import annotations
 
+import fcntl
 import os
-import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,9 +37,6 @@ from graphdoctor.trace.logs import (
 )
 from graphdoctor.trace.storage import CutStreamError, Folder, Location, LogFile, place_at
 from graphdoctor.wording import during, ranks_text
-
-if sys.platform != "win32":
-    import fcntl
 
 
 @dataclass(frozen=True)
@@ -133,10 +130,8 @@ class RankFolder:
 
 def is_in_use(recording: Path) -> bool:
     """Return whether a process that makes the recording lives: its lock goes with it, however it
-    ended. False on Windows, which has no such locks.
+    ended.
     """
-    if sys.platform == "win32":
-        return False
     try:
         # Not blocking: anything can have the name, a pipe included.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
