@@ -12,18 +12,11 @@ from typing import Literal
 from . import shared
 from .base import Fact
 
-AskedCache = Literal[
-    "fx_graph_cache",
-    "fx_graph_bundled_cache",
-    "aotautograd_cache",
-    "dynamo_cache",
-    "precompile_cache",
-]
-"""Caches on disk: Inductor's, what AOTAutograd's keeps of Inductor's, AOTAutograd's, those of
-precompiled programs."""
+AskedCache = Literal["fx_graph_cache", "aotautograd_cache"]
+"""Caches on disk: Inductor's and AOTAutograd's."""
 
-AnswerState = Literal["hit", "miss", "bypass", "disabled", "failed"]
-"""``bypass``: the graph can't be kept on disk; ``failed``: it couldn't be written or read."""
+CacheState = Literal["hit", "miss", "bypass"]
+"""Answer of a cache for a graph; ``bypass``: it can't be kept."""
 
 ShapeKind = Literal["dynamic", "unbacked", "specialized", "guarded", "assumed", "data_dependent"]
 """``dynamic``: a size got a symbol. ``unbacked``: a size that depends on data did. ``specialized``:
@@ -51,9 +44,9 @@ class CacheAnswer(Fact):
     compile_id: shared.CompileId | None
     """The compile that asked; its backward graph asks under the same."""
     cache: AskedCache
-    state: AnswerState
+    state: CacheState
     reason: str | None = None
-    """Reason, for a bypass and a failure, in torch's words; None if torch gives none."""
+    """Reason, for a bypass, in torch's words; None if torch gives none."""
     key: str | None = None
     """The key that was looked up; None if unknown."""
 
@@ -133,10 +126,6 @@ class LogEvidence(Fact):
     """In the order of the log."""
     collectives: tuple[CollectiveSchedule, ...] = ()
     """In the order of the log."""
-
-
-CacheState = Literal["hit", "miss", "bypass"]
-"""Answer of a cache for a graph; ``bypass``: it can't be kept."""
 
 
 class CompileMark(Fact):

@@ -7,12 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from graphdoctor.facts.base import Fields, grouped, values_of
 from graphdoctor.facts.evidence import (
-    AnswerState,
-    AskedCache,
     CacheAnswer,
     CollectiveSchedule,
     ExportedProgram,
@@ -26,21 +22,7 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.record_kinds import family_of, is_shown
 from graphdoctor.facts.stack import StackEntry, innermost
 from graphdoctor.trace.grammar import LogDamage, Record
-
-_STATES: Mapping[AskedCache, tuple[AnswerState, ...]] = {
-    "fx_graph_cache": ("hit", "miss", "bypass", "disabled"),
-    "fx_graph_bundled_cache": ("hit",),
-    "aotautograd_cache": ("hit", "miss", "bypass"),
-    "dynamo_cache": ("bypass",),
-    "precompile_cache": ("bypass",),
-}
-_ANSWERS: Mapping[str, tuple[AskedCache, AnswerState]] = {
-    **{f"{cache}_{state}": (cache, state) for cache, states in _STATES.items() for state in states},
-    "aotautograd_cache_pickle_failure": ("aotautograd_cache", "failed"),
-    "dynamo_cache_exception": ("dynamo_cache", "failed"),
-}
-"""torch's records of what a cache said (``torch/_inductor/compile_fx.py``,
-``torch/_dynamo/package.py``, ``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
+from graphdoctor.trace.inductor import CACHE_RECORDS
 
 _SHAPES: Mapping[str, ShapeKind] = {
     "create_symbol": "dynamic",
@@ -56,7 +38,6 @@ _SHAPES: Mapping[str, ShapeKind] = {
 come twice."""
 
 _KERNELS: Mapping[str, bool] = {"missing_fake_kernel": True, "mismatched_fake_kernel": False}
-_REASONS = ("cache_bypass_reason", "_reason", "reason", "error", "missing_backend")
 _MAX_SHAPES = 2000
 _MAX_TEXT = 500
 _MAX_REASON = 2000
@@ -69,14 +50,9 @@ def _text(value: object) -> str:
 
 
 def _answer(record: Record) -> Iterator[CacheAnswer]:
-    cache, state = _ANSWERS[record.kind]
-    try:
-        fields = record.json()
-    except orjson.JSONDecodeError:
-        fields = record.payload
-    if not isinstance(fields, dict):
-        fields = {"reason": str(fields)}
-    reason = next((fields[name] for name in _REASONS if fields.get(name)), None)
+    cache, state = CACHE_RECORDS[record.kind]
+    fields = record.json()
+    reason = fields.get("cache_bypass_reason") or fields.get("reason")
     key = fields.get("key")
     yield CacheAnswer(
         compile_id=record.compile_id,
@@ -105,7 +81,7 @@ def _schedule(record: Record) -> Iterator[CollectiveSchedule]:
 
 
 _READERS: Mapping[str, tuple[str, Callable[[Record], Iterator[object]]]] = {
-    **dict.fromkeys(_ANSWERS, ("cache_answers", _answer)),
+    **dict.fromkeys(CACHE_RECORDS, ("cache_answers", _answer)),
     "exported_program": ("exported_programs", _program),
     "inductor_collective_schedule": ("collectives", _schedule),
 }

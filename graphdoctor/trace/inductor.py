@@ -66,8 +66,8 @@ _STACK_LINE = re.compile(r'^\s*File "(.*?)", line (\d+)', re.MULTILINE)
 
 _CACHES: tuple[AskedCache, ...] = ("fx_graph_cache", "aotautograd_cache")
 _STATES: tuple[CacheState, ...] = ("hit", "miss", "bypass")
-CACHE_RECORDS: Mapping[str, CacheState] = {
-    f"{cache}_{state}": state for cache in _CACHES for state in _STATES
+CACHE_RECORDS: Mapping[str, tuple[AskedCache, CacheState]] = {
+    f"{cache}_{state}": (cache, state) for cache in _CACHES for state in _STATES
 }
 """torch's records of what a cache did (``torch/_inductor/compile_fx.py`` and
 ``torch/_functorch/_aot_autograd/autograd_cache.py``, 2.13)."""
@@ -246,8 +246,6 @@ def _by_graph(records: Iterable[CacheAnswer]) -> list[list[CacheAnswer]]:
     graphs = []
     latest: dict[str | None, list[CacheAnswer]] = {}
     for record in records:
-        if record.cache not in _CACHES or record.state not in _STATES:
-            continue
         # DDP's optimizer makes several graphs in one compile; AOTAutograd's cache is asked once for
         # each.
         is_asked_again = record.cache == "aotautograd_cache" and any(

@@ -151,7 +151,7 @@ class Marks(Collector):
             case "compilation_metrics":
                 pass  # a frame over its recompile limit has no other record
             case _:
-                answer = CACHE_RECORDS[record.kind]
+                _, answer = CACHE_RECORDS[record.kind]
                 fields["cache"] = max(fields.get("cache", answer), answer, key=_WORSE.index)
 
     def finish(self) -> LogSpan:

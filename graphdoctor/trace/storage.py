@@ -277,7 +277,6 @@ _UNREACHABLE = {
     "ClientConnectorError",
 }
 """Names of exceptions, since each store has its own."""
-_NO_CREDENTIALS = "no credentials were found"
 _CREDENTIALS = (
     "Credentials are found as the store's own tools find them, or in fsspec's configuration."
 )
@@ -311,16 +310,15 @@ def _ask(url: Url, question: Callable[[Any, str], _Answer]) -> _Answer | None:
     except GraphDoctorError:
         raise
     except Exception as error:
+        names = _names(error)
         # Some packages say that there is nothing of a store that can't be reached.
-        is_reached = not _names(error) & _UNREACHABLE
-        if is_reached and isinstance(
-            error, FileNotFoundError | IsADirectoryError | NotADirectoryError
-        ):
+        is_nothing = isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError)
+        if is_nothing and not names & _UNREACHABLE:
             return None
-        reason = _reason(error)
-        is_denied = reason is _NO_CREDENTIALS or isinstance(error, PermissionError)
+        lacks_key = any("Credential" in name for name in names)
+        is_denied = lacks_key or isinstance(error, PermissionError)
         raise GraphDoctorError(
-            f"{url} can't be read: {reason}.", hint=_CREDENTIALS if is_denied else None
+            f"{url} can't be read: {_reason(error)}.", hint=_CREDENTIALS if is_denied else None
         ) from error
 
 
@@ -366,23 +364,13 @@ def _ranges(log: LogFile, start: int) -> Generator[bytes]:
 
 
 def _names(error: BaseException) -> set[str]:
-    names = set()
-    seen = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        names |= {kind.__name__ for kind in type(cause).__mro__}
-        cause = cause.__cause__ or cause.__context__
-    return names
+    names = {kind.__name__ for kind in type(error).__mro__}
+    cause = error.__cause__ or error.__context__
+    return names if cause is None else names | _names(cause)
 
 
 def _reason(error: BaseException) -> str:
-    names = _names(error)
-    if any("Credential" in name for name in names):
-        return _NO_CREDENTIALS
-    if isinstance(error, PermissionError) or "AuthenticationException" in names:
-        return "access denied"
-    if names & _UNREACHABLE:
+    if _names(error) & _UNREACHABLE:
         return "the address can't be reached"
     if isinstance(error, FileNotFoundError):
         return "there is nothing there"

@@ -11,9 +11,9 @@ from typing import get_args
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.evidence import (
-    AnswerState,
     AskedCache,
     CacheAnswer,
+    CacheState,
     FakeKernel,
     LogEvidence,
     ShapeKind,
@@ -25,10 +25,7 @@ from graphdoctor.wording import counted, shortened
 
 CACHES: dict[AskedCache, str] = {
     "fx_graph_cache": "Inductor's cache",
-    "fx_graph_bundled_cache": "Inductor's part of AOTAutograd's cache",
     "aotautograd_cache": "AOTAutograd's cache",
-    "dynamo_cache": "the cache of precompiled programs",
-    "precompile_cache": "the cache of precompiled graphs",
 }
 _SHAPES: dict[ShapeKind, str] = {
     "dynamic": "dynamic size",
@@ -69,7 +66,7 @@ def caches_text(answers: Iterable[CacheAnswer]) -> str:
         counts = Counter(answer.state for answer in of_cache)
         reasons = Counter(answer.reason for answer in of_cache if answer.reason is not None)
         said = repeated_text(
-            (state, counts[state]) for state in get_args(AnswerState) if counts[state]
+            (state, counts[state]) for state in get_args(CacheState) if counts[state]
         )
         why = f" ({shortened(reasons.most_common(1)[0][0], _MAX_REASON)})" if reasons else ""
         pieces.append(f"{CACHES[cache]}: {said}{why}")
