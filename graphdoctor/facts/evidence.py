@@ -145,9 +145,6 @@ class CompileMark(Fact):
     """Digest of the guards; None if the log has none."""
     collectives: tuple[str, ...] | None = None
     """The collectives that Inductor scheduled, in order; None if the log doesn't say."""
-    estimates: str | None = None
-    """Digest of Inductor's estimate of each operation's run time and tensors, without the times;
-    None if the log has none."""
     mismatch: tuple[str, ...] = ()
     """The first difference that torch found when it compared the graphs of all ranks, a line for
     each of two; empty if it found none or wasn't asked for."""

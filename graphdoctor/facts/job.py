@@ -17,21 +17,12 @@ from .run import ProbeExit
 from .stack import StackEntry
 
 Aspect = Literal[
-    "presence",
-    "outcome",
-    "operations",
-    "sizes",
-    "collectives",
-    "causes",
-    "guards",
-    "estimates",
-    "cache",
+    "presence", "outcome", "operations", "sizes", "collectives", "causes", "guards", "cache"
 ]
 """In what ranks differ at one compile. ``presence``: some ranks don't have it; ``outcome``: how it
 ended; ``operations``: the graph's operations; ``sizes``: only its shapes and numbers;
 ``collectives``: what Inductor scheduled; ``causes``: why it recompiled; ``guards``: what is checked
-before each call; ``estimates``: the tensors that Inductor expects at run time; ``cache``: whether
-torch's caches had it, which changes nothing but the time."""
+before each call; ``cache``: whether torch's caches had it, which changes nothing but the time."""
 
 
 class CompiledFunction(Fact):

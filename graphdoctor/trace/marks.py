@@ -75,7 +75,6 @@ def plain_guards(text: str) -> str:
 class _Seen:
     attempt: int = 0
     graphs: list[tuple[str, str, str]] = field(default_factory=list)
-    estimates: list[str] = field(default_factory=list)
     fields: dict[str, Any] = field(default_factory=dict)
 
 
@@ -90,7 +89,6 @@ class Marks(Collector):
             "graph_execution",
             "compilation_metrics",
             "inductor_collective_schedule",
-            "inductor_runtime_and_tensor_meta",
             "inductor_spmd_graph_mismatch",
             *CACHE_RECORDS,
         }
@@ -139,13 +137,6 @@ class Marks(Collector):
             case "inductor_collective_schedule":
                 operations = map(str, orjson.loads(payload))
                 fields["collectives"] = (*fields.get("collectives", ()), *operations)
-            case "inductor_runtime_and_tensor_meta":
-                value = orjson.loads(payload)
-                for operation in value["ops"]:
-                    operation.pop("estimated_runtime_ns", None)
-                text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-                seen.estimates.append(graph_digest(_DEVICE.sub(r"\1", text)))
-                fields["estimates"] = _joined(seen.estimates)
             case "inductor_spmd_graph_mismatch":
                 fields["mismatch"] = fields.get("mismatch") or _mismatch(payload)
             case "compilation_metrics":

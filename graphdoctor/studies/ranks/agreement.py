@@ -169,7 +169,6 @@ _VALUES: Mapping[Aspect, Callable[[RankCompile], Hashable]] = {
     "collectives": lambda compile_: compile_.mark.collectives,
     "causes": lambda compile_: compile_.changed,
     "guards": lambda compile_: compile_.mark.guards,
-    "estimates": lambda compile_: compile_.mark.estimates,
 }
 """Values that ranks must share to agree, the gravest first."""
 

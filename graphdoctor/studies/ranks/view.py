@@ -59,14 +59,9 @@ _CONTEXT = 24
 """Characters before the first that differs, in values that are cut."""
 _FEW_ROWS = 8
 
-_WORDS: dict[Aspect, str] = {
-    "causes": "recompile causes",
-    "estimates": "tensors at run time",
-    "outcome": "outcomes",
-    "cache": "caches",
-}
+_WORDS: dict[Aspect, str] = {"causes": "recompile causes", "outcome": "outcomes", "cache": "caches"}
 """Aspects that have another name for people."""
-_OTHER: tuple[Aspect, ...] = ("operations", "sizes", "collectives", "guards", "estimates")
+_OTHER: tuple[Aspect, ...] = ("operations", "sizes", "collectives", "guards")
 """Aspects called "other" in a cell; an outcome and causes are written out."""
 
 _COUNTS = ("compiles", "graphs", "break_sites", "skipped_frames", "recompiles", "frames_over_limit")

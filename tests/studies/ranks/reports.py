@@ -22,13 +22,7 @@ def compiled(compile_id="0/0", function="Net.forward", line=10, **values):
     marked = {
         name: values.pop(name) for name in list(values) if name in CompileMark.__dataclass_fields__
     }
-    mark = {
-        "operations": "ops",
-        "graph": "graph",
-        "guards": "guards",
-        "collectives": (),
-        "estimates": "tensors",
-    } | marked
+    mark = {"operations": "ops", "graph": "graph", "guards": "guards", "collectives": ()} | marked
     return RankCompile(
         **{
             "compile_id": compile_id,

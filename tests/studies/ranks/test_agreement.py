@@ -17,7 +17,6 @@ from tests.studies.ranks.reports import found as finding
         ("collectives", {"collectives": ("all_reduce",)}),
         ("causes", {"causes": ("x: 1 → 3",), "changed": ("number x",)}),
         ("guards", {"guards": "others"}),
-        ("estimates", {"estimates": "others"}),
     ],
 )
 def test_the_first_thing_that_differs_is_named(what, values):
@@ -153,8 +152,8 @@ def test_what_the_log_does_not_tell_is_no_difference():
     # torch doesn't write the schedule of a graph that it found in a cache.
     reduce = ("all_reduce",)
     found = job(
-        rank(0, compiled(cache="hit", collectives=None, estimates=None)),
-        rank(1, compiled(cache="miss", collectives=reduce, estimates="estimates")),
+        rank(0, compiled(cache="hit", collectives=None)),
+        rank(1, compiled(cache="miss", collectives=reduce)),
     )
     assert found.agreement[0].differs_in == ("cache",)
     assert found.agreement[0].groups[0].collectives == reduce
