@@ -24,7 +24,6 @@ from graphdoctor.facts.survey import (
     SurveyStage,
     SurveyStatus,
 )
-from graphdoctor.facts.survey_comparison import SurveyMeasure
 from graphdoctor.views.measures import bytes_text, interval_text, seconds_text, speed_cell
 from graphdoctor.views.next_step import after_survey
 from graphdoctor.views.parts import (
@@ -110,7 +109,7 @@ class Measure:
     rank: int = 0
 
 
-MEASURES: dict[SurveyMeasure, Measure] = {
+MEASURES: dict[str, Measure] = {
     "break_sites": Measure("break sites", rank=3),
     "skipped_frames": Measure("skipped frames", rank=11),
     "recompiles": Measure("recompiles", rank=8),
@@ -128,7 +127,7 @@ MEASURES: dict[SurveyMeasure, Measure] = {
 """In the order of a table's columns."""
 
 
-def measure_cell(row: SurveyRow, name: SurveyMeasure) -> Cell:
+def measure_cell(row: SurveyRow, name: str) -> Cell:
     """Return the value of a field."""
     value = getattr(row, name)
     if value is None:

@@ -245,7 +245,6 @@ def _change(change: SurveyChange, piece: ComparedPiece) -> str:
             else ""
         )
         return _outcomes(piece) + attempts
-    assert change.kind != "cause"
     texts = [cell_line(measure_cell(row, change.kind)) for row in (before, after)]
     if change.kind == "coverage":
         texts = [*percents(before.coverage or 0.0, after.coverage or 0.0)]
