@@ -178,14 +178,6 @@ def test_the_table_and_the_last_line_give_one_speed(timed: PairedTime) -> None:
 
 
 @for_each(
-    "count, title",
-    [(1, "The applied fix"), (2, "Both applied fixes together"), (3, "All 3 applied fixes")],
-)
-def test_what_was_applied_together_is_counted(count: int, title: str) -> None:
-    assert title in shown(treated(*map(fix, range(count))))
-
-
-@for_each(
     "values, said",
     [
         ({"grade": "merged"}, "gone"),
@@ -237,12 +229,6 @@ def test_the_last_line_counts_the_three_kinds_apart(name: str) -> None:
     whole, sites, said = SITES[name]
     treatment = treated(fix(grade="guarded" if sites.guarded else "merged"))
     assert said in outcome(treatment.replace(whole=whole, sites=sites), target())
-
-
-def test_a_setting_is_named_as_what_makes_it_one_graph() -> None:
-    setting = fix(kind="config", grade="guarded", diff=None, snippet="a.b = 1")
-    treatment = treated(setting).replace(whole=ONE, sites=SiteCounts(guarded=1))
-    assert "one graph, with a setting; " in outcome(treatment, target())
 
 
 def test_lines_that_nobody_writes_are_counted_apart_from_the_fixes() -> None:

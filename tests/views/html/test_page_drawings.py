@@ -250,22 +250,6 @@ def test_zooming_changes_the_drawing_and_all_of_it_comes_back(visit, tmp_path):
     assert pixels(row) != whole
 
 
-def test_keys_zoom_and_move_the_timeline_under_the_pointer(visit, tmp_path):
-    page = visit(written(tmp_path, *many_calls(3)))
-    page.locator("#lanes").scroll_into_view_if_needed()
-    row = page.locator("#lanes canvas").last
-    expect(row).to_have_attribute("width", re.compile(r"[1-9]"))
-    whole = pixels(row)
-    page.keyboard.press("w")
-    assert pixels(row) == whole
-    row.hover()
-    seen = [whole]
-    for key in "wds":
-        page.keyboard.press(key)
-        seen.append(pixels(row))
-    assert len({*seen}) == len(seen)
-
-
 def test_a_selected_area_is_summed_up_and_zoomed_to(visit, tmp_path):
     page = visit(written(tmp_path, *many_calls(3)))
     page.locator("#lanes").scroll_into_view_if_needed()
@@ -322,17 +306,3 @@ def test_a_backward_pass_outside_graphs_is_named(visit, tmp_path):
     expect(page.locator("#lanes .detail")).to_have_text(
         "steady call: backward pass, outside graphs, 60 µs, starting at 30 µs"
     )
-
-
-def test_operations_are_colored_by_kind_and_breaks_end(visit, reported):
-    page = visit(reported.page)
-    page.locator("#graph-view").scroll_into_view_if_needed()
-    nodes = page.locator("#graph-view .node")
-    expect(nodes.first).to_be_visible()
-    kinds = page.locator("#graph-view .node[class*='kind-']")
-    assert kinds.count()
-    last = page.locator("#graph-view .node.output")
-    bottoms = nodes.evaluate_all("all => all.map(one => one.getBoundingClientRect().bottom)")
-    assert last.evaluate("one => one.getBoundingClientRect().bottom") == pytest.approx(max(bottoms))
-    assert last.evaluate("one => one.classList.contains('broken')")
-    expect(last).to_contain_text("program.py:")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.views.html.conftest import NARROW, SCREENS, assert_accessible, load_everything
-from tests.views.html.made import lowered, with_edits, written
+from tests.views.html.made import with_edits, written
 
 pytestmark = pytest.mark.slow
 
@@ -177,33 +177,6 @@ def test_axe_finds_no_fault_in_a_report(visit, reported, width, scheme):
     page.keyboard.press("/")
     page.keyboard.type("net")
     assert_accessible(page)
-
-
-def test_the_segments_of_a_call_are_told_one_by_one(visit, reported):
-    page = visit(reported.page)
-    page.locator("#lanes").scroll_into_view_if_needed()
-    row = page.locator("#lanes canvas").last
-    row.focus()
-    told = page.locator("#lanes [aria-live]")
-    heard = []
-    for _ in range(4):
-        page.keyboard.press("ArrowRight")
-        heard.append(told.inner_text())
-    assert all(text.startswith("steady call: ") for text in heard)
-    assert len({*heard}) == 4
-    assert any("graph 0/" in text for text in heard)
-    page.keyboard.press("ArrowLeft")
-    expect(told).to_have_text(heard[2])
-
-
-def test_a_graph_is_read_with_the_keyboard(visit, tmp_path):
-    page = visit(written(tmp_path, *lowered()), "#graph-0")
-    view = page.locator("#graph-view")
-    view.get_by_role("button", name="sin f32[4, 8]").focus()
-    page.keyboard.press("Enter")
-    expect(view.locator(".side")).to_contain_text("call_method")
-    expect(view.get_by_role("button", name="sin f32[4, 8]")).to_be_focused()
-    expect(view.locator(".side").get_by_role("link", name="model.py:11")).to_be_visible()
 
 
 # Read aloud, narrow, on paper.
