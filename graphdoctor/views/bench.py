@@ -38,7 +38,6 @@ from graphdoctor.views.parts import (
     Tone,
     Verdict,
     View,
-    cell_line,
 )
 from graphdoctor.views.words import (
     INTERRUPTED,
@@ -140,7 +139,7 @@ def _parts(report: BenchReport) -> Iterator[Block]:
         for part in _kernels(variant.name, variant.kernels)
     )
     yield Section("Where the time goes", kernels, "Kernels", show="long")
-    details = Rows(_details(report, variants), "figure")
+    details = Rows(_details(report), "figure")
     yield Section("How it was measured", (*_HOW, details), "Measured", show="long")
 
 
@@ -448,16 +447,7 @@ def _kernels(name: str, kernels: KernelShare) -> Iterator[Block]:
         yield Drawing("bench_shares.html.j2", {"parts": parts}, styles=("bench.css",))
 
 
-def _details(report: BenchReport, variants: Sequence[Variant]) -> Iterator[Row]:
-    for variant in variants:
-        for start, _, won in measures.starts(variant):
-            if won is not None:
-                low = about_count(won.low)
-                high = "never" if won.high is None else about_count(won.high)
-                calls = Cell(
-                    measures.calls_text(won.calls), "" if low == high else f"{low} to {high}"
-                )
-                yield Row("pays off", Span(f"{variant.name}, {start}: after {cell_line(calls)}"))
+def _details(report: BenchReport) -> Iterator[Row]:
     yield from setting_rows(report.target, report.environment)
     for name, folder in report.recordings.items():
         yield Row("recording", Note(Span(f"{name}: {folder}"), "dim"))

@@ -13,14 +13,7 @@ from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.views.finding_cards import card_of, place_of
 from graphdoctor.views.next_step import after_comparison
 from graphdoctor.views.parts import Block, Note, Row, Rows, Section, Span, Table, Verdict, View
-from graphdoctor.views.words import (
-    ONE_RUN_EACH,
-    UNKNOWN,
-    clusters,
-    count_changes,
-    settings,
-    title_parts,
-)
+from graphdoctor.views.words import ONE_RUN_EACH, UNKNOWN, clusters, count_changes, title_parts
 from graphdoctor.wording import UNCHANGED, counted, duration, join_texts, times
 
 _SINGLE = "Each time is a single measurement, which varies from run to run."
@@ -67,20 +60,6 @@ def _parts(comparison: DiagnosisComparison) -> Iterator[Block]:
     if alike:
         yield Note(f"{counted(len(alike), 'finding')} in both (show with -v)", "dim", show="short")
     yield Section("In both", _same(alike), count=len(alike), show="long")
-    sides = [
-        {
-            "from": side.name or "",
-            "class": side.target.class_name or "",
-            **settings(side.target, side.environment),
-            **({} if side.target.text else {"target": "trace log"}),
-            "graphdoctor": side.graphdoctor_version,
-        }
-        for side in (before, after)
-    ]
-    labels = dict.fromkeys(label for side in sides for label in side)
-    made_with = ([Span(label), *(Span(side.get(label, "")) for side in sides)] for label in labels)
-    runs = Table(("#what", "before", "after"), made_with, label="What the two runs were made with")
-    yield Section("The two runs", runs, "Runs")
     if before.hidden_findings or after.hidden_findings:
         counts = f"{before.hidden_findings} before, {after.hidden_findings} after"
         yield Note(f"Hidden by --own-code, --select or --ignore: {counts}.", "dim")

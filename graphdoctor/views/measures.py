@@ -8,15 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from graphdoctor.facts.bench import (
-    PROCESSES_DIFFER,
-    BreakEven,
-    CallTimes,
-    Judgement,
-    Noise,
-    Speedup,
-    Variant,
-)
+from graphdoctor.facts.bench import PROCESSES_DIFFER, CallTimes, Judgement, Noise, Speedup, Variant
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.survey import GeometricMean
 from graphdoctor.views.parts import Cell, Tone
@@ -123,23 +115,6 @@ def calls_text(calls: int) -> str:
 def calling_text(calls: int, eager: Variant) -> str:
     """Say how long calling takes until compiling is won back; empty if unknown."""
     return "" if eager.time_us is None else about_time(calls * eager.time_us / 1e6)
-
-
-def starts(variant: Variant) -> list[tuple[str, float, BreakEven | None]]:
-    """List what compiling adds in each kind of start, in s, and when it is won back; never for a
-    wrong variant.
-    """
-    restart = "warm" if variant.compile_cold_s is not None else "with the caches as they are"
-    measured = (
-        ("cold", variant.compile_cold_s, variant.break_even_cold),
-        (restart, variant.compile_warm_s, variant.break_even_warm),
-    )
-    is_right = variant.status == "ok"
-    return [
-        (name, seconds, won if is_right else None)
-        for name, seconds, won in measured
-        if seconds is not None
-    ]
 
 
 def skip_text(skip: CudaGraphSkip) -> str:

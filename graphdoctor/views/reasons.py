@@ -155,16 +155,12 @@ def _dropped(reason: Reason) -> str:
 
 def _exceptions(reason: Reason) -> str:
     """Name the exceptions that are raised in place of the program's."""
-    types, is_reworded, kind = list[str](), False, ""
+    changes = []
     for part in reason.parts:
-        was, now, is_compiled = part.values
-        (kind, _, old), (new_kind, _, new) = (str(text).partition(": ") for text in (was, now))
-        is_reworded = is_reworded or new != old
-        types += [f"{new_kind}{' when compiled' * int(is_compiled)}"] if new_kind != kind else []
-    if not types:
-        return "changes the exception's message"
-    message = " and its message" * is_reworded
-    return f"changes the exception{message}: {kind} → {', '.join(types)}"
+        was, now = (str(text).partition(": ")[0] for text in part.values[:2])
+        changes += [f"{was} → {now}"] if was != now else []
+    named = ", ".join(dict.fromkeys(changes))
+    return f"changes the exception: {named}" if named else "changes the exception's message"
 
 
 def _change(noun: str) -> Callable[[Reason], str]:

@@ -225,13 +225,8 @@ class Page:
         stages on the way to Inductor.
         """
         ends = {report.index: report for report in self._diagnosis.graphs}
-        graphs, rows = [], []
-        first_alike: dict[str, Graph] = {}
+        graphs = []
         for graph in self._graphs:
-            # An earlier one that takes inputs of the same names and shapes.
-            text = words.inputs_text(graph)
-            rows.append((graph, first_alike.get(text) if graph.inputs else None))
-            first_alike.setdefault(text, graph)
             ended_by = words.base_name(ends[graph.index].ended_by) if graph.index in ends else None
             inputs = (
                 (item.name, item.source and expression(item.source, graph.resumes_at), item)
@@ -255,7 +250,7 @@ class Page:
         }
         findings = {finding.fingerprint for finding in self._diagnosis.findings}
         return self._drawing(
-            "graphs", {"graphs": stages}, graph_rows=rows, findings=findings, ends=ends
+            "graphs", {"graphs": stages}, graph_rows=self._graphs, findings=findings, ends=ends
         )
 
 
