@@ -1,71 +1,49 @@
 """Moves what isn't for a compiled program to where it runs once, or out of it: output and clocks,
-inference mode, disabled functions, graph breaks; iterators and numbers that outlive a call,
-parameters that don't.
+disabled functions, graph breaks.
 """
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from libcst import (
-    AddAssign,
-    AnnAssign,
-    Arg,
-    AsName,
     Assert,
     Assign,
     AssignTarget,
     Attribute,
     AugAssign,
     Await,
-    BaseElement,
     BaseExpression,
     BaseSmallStatement,
     BaseStatement,
-    BaseSuite,
     BinaryOperation,
     Call,
     ClassDef,
     CSTNode,
     Decorator,
-    Del,
-    Dict,
-    DictElement,
-    Divide,
     EmptyLine,
     Expr,
-    Float,
     FunctionDef,
     If,
     IfExp,
     Import,
     ImportFrom,
     IndentedBlock,
-    Integer,
     Lambda,
-    List,
-    Minus,
-    MultiplyAssign,
     Name,
     NamedExpr,
     Pass,
-    Return,
     SimpleStatementLine,
     SimpleStatementSuite,
     SimpleString,
     Subscript,
     Subtract,
-    SubtractAssign,
-    Tuple,
-    UnaryOperation,
     Yield,
     matchers,
-    parse_expression,
 )
 
 from graphdoctor.fixes.moves.report import in_operator
@@ -78,7 +56,6 @@ from graphdoctor.fixes.source.effects import (
     reports_apart,
 )
 from graphdoctor.fixes.source.nodes import (
-    ARITHMETIC,
     after_lines,
     alone,
     assigned,
@@ -602,178 +579,3 @@ def _without(source: SourceFile, small: BaseSmallStatement) -> list[Change]:
     # After the last line, only the footer can hold the comments that were above it.
     comments = [empty.deep_clone() for empty in line.leading_lines if empty.comment is not None]
     return [(block, block.with_changes(body=lines[:-1], footer=[*comments, *block.footer]))]
-
-
-_IN_PLACE = (AddAssign, SubtractAssign, MultiplyAssign)
-_FUNCTIONS = words("add sub mul div pow where minimum maximum", "torch.")
-"""Functions of torch that take a zero-dim tensor in place of a number."""
-
-_COUNTING = words("""
-    arange chunk empty expand eye full linspace narrow new_full new_ones new_zeros ones rand randn
-    repeat reshape roll split tensor view zeros
-""")
-"""Functions and methods that take sizes and counts."""
-
-_Set = Assign | AnnAssign | AugAssign
-
-
-@recipe("GD205")
-def module_number_to_buffer(place: Place) -> Edit:
-    """``self.step = 0`` in ``__init__`` becomes a zero-dim buffer, and assignments in the file
-    write into it.
-
-    Every use of the attribute in the file must do arithmetic with it, or write it. Unsafe: code in
-    other files reads a tensor, and a float loses precision.
-    """
-    numbers = [change for change in place.finding.changes if change.kind == "module_number"]
-    is_known = numbers and "." in numbers[0].expression
-    decline_if(not is_known, "it's unknown which number changed")
-    change = numbers[0]
-    number = _Number(place.source, change.expression.rpartition(".")[2])
-    decline_if(not number.name.isidentifier(), f"`{change.expression}` isn't an attribute")
-    values = [value for value in (change.old, change.new) if value is not None]
-    title = f"Keep `{change.expression}` in a buffer and write into it"
-    return place.edit(title, *number.changes(values))
-
-
-@dataclass(frozen=True)
-class _Number:
-    source: SourceFile
-    name: str
-
-    def changes(self, values: Sequence[str]) -> list[Change]:
-        source, name, tree = self.source, self.name, self.source.tree
-        definition = self._definition()
-        texts = {text.value.strip("rbuRBU\"'") for text in find(tree, SimpleString)}
-        reason = f'the file has "{name}" as a string, so it may be read or set by name'
-        decline_if(name in texts, reason)
-        calls = {call.func for call in calls_in(tree)}
-        written = {
-            node: self._write(node)
-            for node in find(tree, Attribute)
-            if node.attr.value == name
-            and definition not in source.parents(node)
-            and node not in calls
-        }
-        writes = [write for write in dict.fromkeys(written.values()) if write is not None]
-        is_float = any("." in value or "e" in value for value in values) or any(
-            holds(write, Float, Divide) for write in [definition, *writes]
-        )
-        owner = source.around(definition, ClassDef)
-        for node, write in written.items():
-            is_self = dotted(node.value) == "self"
-            is_other = is_self and source.around(node, ClassDef) is not owner
-            decline_if(is_other, f"another class also uses `self.{name}`")
-            if write is None:
-                self._check_read(node)
-        changes: list[Change] = [(definition, self._buffer(definition, is_float=is_float))]
-        for write in writes:
-            if isinstance(write, AugAssign):
-                unclear = f"`{source.code(write)}` has no in-place version that keeps the dtype"
-                decline_if(not isinstance(write.operator, _IN_PLACE), unclear)
-            else:
-                to, value = known(_target(write)), known(write.value)
-                fill = expression("{to}.fill_({value})", to=to, value=value)
-                changes.append((write, Expr(fill, semicolon=write.semicolon)))
-        return changes
-
-    def _definition(self) -> _Set:
-        definitions: list[_Set] = []
-        for function in find(self.source.tree, FunctionDef):
-            smalls = _smalls(function.body) if function.name.value == "__init__" else []
-            codes = [self.source.code(small) for small in smalls]
-            for at, small in enumerate(smalls):
-                if isinstance(small, _Set) and self._is_start(small):
-                    is_late = any("super().__init__(" in code for code in codes[: at + 1])
-                    early = f"`{self.name}` is set before the module is initialized"
-                    decline_if(not is_late, early)
-                    definitions.append(small)
-                    break
-        number = "more than one class" if definitions else "no class"
-        reason = f"{number} in the file sets `{self.name}` to a number in `__init__`"
-        definition = only(definitions, reason)
-        owner = need(self.source.around(definition, ClassDef), ClassDef)
-        class_names = {
-            self.source.code(target.target)
-            for small in _smalls(owner.body)
-            for target in getattr(small, "targets", ())
-        }
-        decline_if(self.name in class_names, f"the class also has its own `{self.name}`")
-        return definition
-
-    def _is_start(self, node: _Set) -> bool:
-        value = node.value.expression if isinstance(node.value, UnaryOperation) else node.value
-        is_number = isinstance(value, Integer | Float | Name) and not isinstance(node, AugAssign)
-        target = _target(node)
-        return is_number and target is not None and self.source.code(target) == f"self.{self.name}"
-
-    def _write(self, node: CSTNode) -> _Set | None:
-        """Return the statement that writes the attribute that a node names; None if it is read."""
-        inner, outer = node, self.source.parent(node)
-        while isinstance(outer, AssignTarget | Tuple | List | BaseElement):
-            inner, outer = outer, self.source.parent(outer)
-        if isinstance(outer, _Set) and _target(outer) is node:
-            return outer
-        is_target = isinstance(inner, AssignTarget) or inner is getattr(outer, "target", None)
-        reason = f"line {self.source.start(node)[0]} does more than set `{self.name}`"
-        decline_if(is_target or isinstance(outer, Del | AsName), reason)
-        return None
-
-    def _check_read(self, node: CSTNode) -> None:
-        """Decline unless only arithmetic reads it: code that keeps the buffer itself would see its
-        value change.
-        """
-        is_computed = False
-        below = node
-        kept = Attribute | Tuple | List | Dict | BaseElement | DictElement
-        for outer in self.source.parents(node):
-            match outer:
-                case BinaryOperation(operator=operator) if isinstance(operator, ARITHMETIC):
-                    is_computed = True
-                case UnaryOperation(operator=Minus()):
-                    is_computed = True
-                case Call(func=function) if (
-                    below is not function and self.source.code(function) in _FUNCTIONS
-                ):
-                    is_computed = True
-                case Call(func=function) if is_computed and (
-                    below is function or not self._counts(function)
-                ):
-                    pass
-                case AugAssign():
-                    return
-                case Assign() | AnnAssign() | Return() | Expr() if is_computed:
-                    return
-                case Arg():
-                    pass
-                case _ if not is_computed or not isinstance(outer, kept):
-                    line = self.source.start(node)[0]
-                    raise DeclinedError(f"line {line} does more than arithmetic with `{self.name}`")
-            below = outer
-
-    def _counts(self, function: BaseExpression) -> bool:
-        """Check whether a function needs a number: a built-in, or one that creates or reshapes
-        tensors.
-        """
-        name = self.source.code(function)
-        is_python = hasattr(builtins, name) or name.startswith("math.")
-        return is_python or name.rpartition(".")[2] in _COUNTING
-
-    def _buffer(self, definition: _Set, *, is_float: bool) -> Expr:
-        value = self.source.code(definition.value) if definition.value is not None else "0"
-        if is_float and value.lstrip("-").isdigit():
-            value += ".0"
-        elif is_float and value.lstrip("-").isidentifier():
-            value = f"float({value})"
-        call = f'self.register_buffer("{self.name}", torch.tensor({value}), persistent=False)'
-        return Expr(parse_expression(call), semicolon=definition.semicolon)
-
-
-def _smalls(body: BaseSuite) -> list[BaseSmallStatement]:
-    lines = [line for line in body.body if isinstance(line, SimpleStatementLine)]
-    return [line.body[0] for line in lines if len(line.body) == 1]
-
-
-def _target(node: _Set) -> BaseExpression | None:
-    targets = targets_of(node)
-    return targets[0] if len(targets) == 1 and node.value is not None else None

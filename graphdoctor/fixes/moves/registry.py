@@ -44,7 +44,6 @@ RECIPES: tuple[Recipe, ...] = (
     copies.clone_instead_of_deepcopy,
     move.hoist_read,
     operators.trace_backward,
-    move.module_number_to_buffer,
     _REPORT_APART,
     move.report_apart((select.select,), "report-before-choice"),
     move.condition_without_read((*_BRANCHES, _REPORT_APART)),

@@ -78,13 +78,14 @@ from graphdoctor.fixes.source.tree import (
 )
 
 NOT_ALIKE = "turns of the loop depend on each other in a way that has no closed form"
+_SELECTED = "a selection of a selection"
 _NO_FORM = "`{}` has no form for all turns of the loop at once"
 _MASK_NAME = re.compile(r"mask|valid|keep")
 _ALONG = words("""
     sum mean amax amin any all prod norm max min std var softmax log_softmax cumsum cumprod flip
-    roll unsqueeze argmax argmin
+    unsqueeze argmax argmin
 """)
-_KEEPING = words("softmax log_softmax cumsum cumprod flip roll")
+_KEEPING = words("softmax log_softmax cumsum cumprod flip")
 _FILL = {
     "sum": "0", "mean": "0", "any": "False", "all": "True", "prod": "1",
     "amax": 'float("-inf")', "amin": 'float("inf")', "max": 'float("-inf")', "min": 'float("inf")',
@@ -96,10 +97,6 @@ _PARTIAL = words("exp log log2 log10 log1p sqrt rsqrt pow reciprocal acos asin t
 _LINEAR = words("add sub neg negative clamp clip minimum maximum where")
 _ZERO_AT_ZERO = words("abs pow square relu neg negative mul tanh sin")
 _TRUTHS = words("logical_and logical_or logical_not isfinite isnan isinf bool eq ne lt le gt ge")
-_LOSSES = words("""
-    cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
-    binary_cross_entropy_with_logits
-""")
 _READS = ("item", "tolist", "builtins.float", "builtins.int", "builtins.bool")
 
 
@@ -126,9 +123,8 @@ class Value:
     picked: Picked | None = None
     kind: str = ""
     """``turn`` for the loop's number, ``mask``, ``rows`` and ``slots`` for the places of a mask,
-    ``count`` for the number of its rows, ``place`` for the row among them that is largest or least,
-    ``slotted`` for a sum over slots, ``module`` for what one returns, ``integer``, ``read`` for
-    another number that was read."""
+    ``count`` for the number of its rows, ``slotted`` for a sum over slots, ``module`` for what one
+    returns, ``integer``, ``read`` for another number that was read."""
     is_zero: bool = False
     """Whether rows that don't count are 0."""
 
@@ -214,8 +210,6 @@ class Turns:
         self._named: dict[tuple[str, str], str] = {}
         self._written = set[str]()
         self._numbered: dict[Rank, str] = {}
-        self._vector_ranks: dict[str, int] = {}
-        self._has_vectors = False
 
     def code(self, node: CSTNode) -> str:
         """Return a node as source text."""
@@ -259,12 +253,6 @@ class Turns:
 
     def value(self, node: BaseExpression) -> Value:
         """Return what an expression is."""
-        value = self._read(node)
-        symbol, more = value.rank
-        is_settled = symbol in self._vector_ranks
-        return replace(value, rank=("", self._vector_ranks[symbol] + more)) if is_settled else value
-
-    def _read(self, node: BaseExpression) -> Value:
         if not self.varies(node):
             for call in calls_in(node):
                 decline_if(draws_random(called(call)), f"`{called(call)}` draws random numbers")
@@ -378,11 +366,10 @@ class Turns:
         """Combine values that broadcast in each turn."""
         picks = {value.picked for value in values} - {None}
         decline_if(len(picks) > 1, "rows that different masks select are combined")
-        is_slotted = any(value.kind == "slotted" for value in values)
-        slotted = sum(value.kind == "slotted" for value in values)
-        decline_if(slotted > 1 or (is_slotted and not is_product), NOT_ALIKE)
-        decline_if(any(value.kind == "one" for value in values), NOT_ALIKE)
-        decline_if(any(value.kind in ("rows", "slots", "place") for value in values), NOT_ALIKE)
+        kinds = [value.kind for value in values]
+        is_slotted = "slotted" in kinds
+        decline_if(kinds.count("slotted") > int(is_product), NOT_ALIKE)
+        decline_if({"rows", "slots"}.intersection(kinds), NOT_ALIKE)
         if picks and any(value.picked is None and value.rank != SCALAR for value in values):
             values = [self._vectors(value) for value in values]
         each = any(value.each for value in values)
@@ -427,9 +414,6 @@ class Turns:
         if value.rank[0] == rank[0]:
             more = ", None" * (rank[1] - value.rank[1])
             return f"{operand(value.text)}[:{more}]" if more else value.text
-        if value.rank[1] == -1 and rank == ("", 1) and self._has_vectors:
-            # One number, or a vector, beside what is certainly a vector.
-            return f"{operand(value.text)}.view(len({value.rank[0]}), -1)"
         if value.rank != SCALAR:
             return value.text
         decline_if(rank[0] == "?", "it isn't known how many dims a tensor has")
@@ -460,7 +444,7 @@ class Turns:
 
     def picked_by(self, mask: Value) -> Picked:
         """Return what a mask selects, and give it a name."""
-        decline_if(mask.picked is not None, "a selection of a selection")
+        decline_if(mask.picked is not None, _SELECTED)
         return Picked(self.name("chosen", mask.text), mask.rank, mask.each)
 
     def _over(self, picked: Picked, name: str) -> Value:
@@ -511,19 +495,11 @@ class Turns:
             case Call() if self._is_places(node):
                 return replace(self.truth(known(self.source.receiver(node))), kind="rows")
             case Call(func=Attribute(value=inner, attr=Name("squeeze" | "flatten" | "view"))):
-                if isinstance(inner, Call) and self._is_places(inner):
-                    self._settle(self.source.receiver(inner))
                 return self.places(inner)
             case Subscript(value=Call() as inner) if self.code(index_of(node) or node) == "0":
                 # Of one tensor of all places, it's the first one.
                 return self.places(inner) if is_by_dim(inner, self.source) else None
         return None
-
-    def _settle(self, mask: BaseExpression | None) -> None:
-        """Take what a mask with one dim compares for a vector in each turn."""
-        symbol, more = self.value(mask.left).rank if isinstance(mask, Comparison) else ("", 0)
-        if symbol not in ("", "?") and more in (0, -1):
-            self._vector_ranks[symbol], self._has_vectors = 1 - more, True
 
     # Indices.
 
@@ -536,9 +512,10 @@ class Turns:
         is_first = items == ["0", "0"] or (is_read and items == ["0"])
         if not is_first or not isinstance(inner, Call) or not self._is_places(inner):
             return None
-        self._settle(self.source.receiver(inner))
-        mask = self.truth(known(self.source.receiver(inner)))
-        decline_if(mask.picked is not None, "a selection of a selection")
+        asked = known(self.source.receiver(inner))
+        mask = self.truth(asked)
+        is_of_rows = isinstance(asked, Comparison) and all(map(self.varies, asked.children))
+        decline_if(mask.picked is not None or is_of_rows, _SELECTED)
         text = f"{operand(mask.text)}.int().argmax({int(mask.each)})"
         return Value(text, each=mask.each, kind="integer")
 
@@ -621,7 +598,7 @@ class Turns:
         if not self.varies(item.slice) and not is_boolean(item.slice.value, self.source):
             return None
         value = self.places(item.slice.value) or self.value(item.slice.value)
-        if value.kind in ("rows", "slots", "turn", "mask", "place"):
+        if value.kind in ("rows", "slots", "turn", "mask"):
             return value
         node = item.slice.value
         while isinstance(node, Subscript):
@@ -647,34 +624,15 @@ class Turns:
             return value
         first, rest = items[0], items[1:]
         match first.slice:
-            case Slice() as bounds if value.kind == "rows" and not rest:
-                return self._first_rows(value, bounds)
             case Slice(step=None) if self.varies(first):
                 return self._tail(self.ragged(value, [first]), rest, axes=1)
-        if self.code(first.slice) == "None" and len(rest) == 1 and not value.each:
-            rows = self.index(rest[0])
-            if rows is not None and rows.kind == "rows":
-                return replace(self._selected(value, rows, ()), kind="one")
         index = self.index(first)
-        if index is not None and index.kind == "place":
-            # Of the rows that a mask selects, it's that one.
-            is_of_rows = (
-                value.kind == "rows" and value.text == known(index.picked).mask and not rest
-            )
-            decline_if(not is_of_rows, NOT_ALIKE)
-            return replace(index, picked=None, kind="integer")
         decline_if(value.kind in ("rows", "slots", "turn"), NOT_ALIKE)
         if index is None:
             is_rows = value.picked is not None and self.code(first.slice) not in (":", "...")
-            decline_if(is_rows, "a selection of a selection")
+            decline_if(is_rows, _SELECTED)
             return self._tail(value, items)
-        if value.picked is not None and index.kind == "mask" and index.picked == value.picked:
-            # Rows of those that a mask selects: both masks hold.
-            both = f"{operand(index.picked.mask)} & {operand(index.text)}"
-            each = index.each or index.picked.each
-            mask = Value(both, index.picked.rank, each)
-            return self._tail(replace(value, picked=self.picked_by(mask)), rest, axes=1)
-        decline_if(value.picked is not None, "a selection of a selection")
+        decline_if(value.picked is not None, _SELECTED)
         if index.kind in ("rows", "mask"):
             return self._selected(value, index, rest)
         is_number = index.kind in ("", "integer", "read")
@@ -724,18 +682,9 @@ class Turns:
         self.wholes[text] = picked.mask
         return Picked(text, shifted(picked.rank, -1), picked.each)
 
-    def _first_rows(self, rows: Value, bounds: Slice) -> Value:
-        """Return the first places of a mask."""
-        count = bounds.upper
-        is_alike = count is None or self.varies(count) or rows.each or rows.picked is not None
-        decline_if(is_alike or bounds.lower is not None, NOT_ALIKE)
-        mask = operand(rows.text)
-        text = f"{mask} & ({mask}.cumsum(0) <= {self.code(known(count))})"
-        return replace(rows, text=text)
-
     def ragged(self, value: Value, items: Sequence[SubscriptElement]) -> Value:
         """Slice the dims of a turn by bounds that tensors give; other dims are whole."""
-        decline_if(value.picked is not None, "a selection of a selection")
+        decline_if(value.picked is not None, _SELECTED)
         text, parts = operand(value.text), list[Value]()
         key = f"{', '.join(map(self.code, items))} {value.each}"
         is_new = ("mask", key) not in self._named
@@ -793,15 +742,10 @@ class Turns:
             return self._number(value, name, call)
         if value.kind in ("rows", "slots") or (value.kind == "turn" and name not in ELEMENTWISE):
             raise self.no_form(call)
-        if name in _LOSSES and value.picked is not None and path:
-            return self._loss(call, value, rest)
         if name in ELEMENTWISE | _CASTS or path == "torch.where":
             return self._elementwise(call, value, rest)
         if name in _ALONG:
             return self._along(call, value, rest)
-        shape = [self.code(arg.value) for arg in rest]
-        if name in ("view", "reshape") and value.kind == "one" and shape[:1] == ["-1"]:
-            return replace(value, kind="")  # ``x[None, rows].reshape(-1, dim)``
         raise self.no_form(call)
 
     def _elementwise(self, call: Call, value: Value, rest: Sequence[Arg]) -> Value:
@@ -823,21 +767,6 @@ class Turns:
         kind = value.kind if name in _COPIES and value.kind == "mask" else kind
         result = self.together(values, template, kind=kind, is_product=is_cast)
         return replace(result, is_zero=value.is_zero and name in _ZERO_AT_ZERO | _CASTS)
-
-    def _loss(self, call: Call, value: Value, rest: Sequence[Arg]) -> Value:
-        """Return the mean of a loss over rows that a mask selects."""
-        name = called(call)
-        if len(rest) != 1 or rest[0].keyword or value.each or known(value.picked).each:
-            raise self.no_form(call)
-        target = self.value(rest[0].value)
-        is_class = name in ("cross_entropy", "nll_loss")
-        if is_class and target.picked is not None:
-            target = replace(target, rank=known(value.picked).rank)
-            target = replace(target, text=self.kept(target, "0"))
-        template = f'{self.code(call.func)}({{:b}}, {{:b}}, reduction="none")'
-        loss = self.together([value, target], template)
-        loss = replace(loss, rank=known(value.picked).rank) if is_class else loss
-        return self._whole(call, loss, "mean")
 
     def _is_place(self, node: CSTNode) -> bool:
         """Check whether a number is an index or a bound of one, so that it's an integer."""
@@ -873,7 +802,7 @@ class Turns:
     def _layer(self, call: Call, argument: BaseExpression) -> Value:
         """Apply a module that treats each row by itself."""
         value = self._vectors(self.value(argument))
-        decline_if(value.kind in ("rows", "slots", "turn", "slotted", "one"), NOT_ALIKE)
+        decline_if(value.kind in ("rows", "slots", "turn", "slotted"), NOT_ALIKE)
         reason = mixes_rows(self.source, self.held_by(call.func))
         decline_if(reason, f"`{self.code(call.func)}` {reason}")
         self.is_dense = self.is_dense or value.picked is not None
@@ -900,13 +829,9 @@ class Turns:
 
     def _along(self, call: Call, value: Value, rest: Sequence[Arg]) -> Value:
         """Reduce, or compute along a dim."""
-        name, keys = called(call), ["shifts", "dims"] if called(call) == "roll" else ["dim"]
-        if name == "flip":
-            keys = ["dims"]
-        named = {
-            keyword_of(arg) or "".join(keys[at : at + 1]): arg.value for at, arg in enumerate(rest)
-        }
-        dim, keywords = named.pop(keys[-1], None), {**named}
+        name = called(call)
+        keywords = {keyword_of(arg) or "dim" * (not at): arg.value for at, arg in enumerate(rest)}
+        dim = keywords.pop("dim", None)
         if "" in keywords or any(map(self.varies, keywords.values())):
             raise self.no_form(call)
         more = "".join(f", {key}={self.code(part)}" for key, part in keywords.items())
@@ -932,14 +857,8 @@ class Turns:
         shown = str(moved[0]) if len(moved) == 1 else str(tuple(moved))
         is_kept = name in _KEEPING or "keepdim=True" in more
         by = 1 if name == "unsqueeze" else 0 if is_kept else -len(dims)
-        key = (
-            "dim="
-            if name == "norm"
-            else f"{keys[0]}={self.code(keywords['shifts'])}, dims="
-            if name == "roll"
-            else ""
-        )
-        text = f"{operand(value.text)}.{name}({key}{shown}{'' if name == 'roll' else more})"
+        key = "dim=" if name == "norm" else ""
+        text = f"{operand(value.text)}.{name}({key}{shown}{more})"
         is_zero = value.is_zero and name not in ("softmax", "log_softmax")
         return replace(value, text=text, rank=shifted(value.rank, by), is_zero=is_zero)
 
@@ -955,20 +874,11 @@ class Turns:
         picked = value.picked
         if picked is None or value.rank[0] == picked.rank[0]:
             return value
-        rank = shifted(picked.rank, 1)
-        if not rank[0] and value.rank[0] != "?":
-            self._vector_ranks[value.rank[0]] = rank[1] - value.rank[1]
-        return replace(value, rank=rank)
+        return replace(value, rank=shifted(picked.rank, 1))
 
     def _rows_reduced(self, call: Call, value: Value, name: str, more: str) -> Value:
         picked = known(value.picked)
         each = picked.each or value.each
-        if name in ("softmax", "log_softmax"):
-            if dotted(parse_expression(value.text)) is None:
-                value = replace(value, text=self.name("scores", value.text))
-            low = f"torch.finfo({value.text}.dtype).min"
-            text = f"{self.kept(value, low)}.{name}({int(each)})"
-            return replace(value, text=text, each=each, kind="", is_zero=False)
         value = self._vectors(value)
         if name not in _FILL or name in ("max", "min"):
             raise self.no_form(call)
@@ -993,11 +903,6 @@ class Turns:
                 else replace(self._over(mask, "any"), kind="mask")
             )
         text, reduction = operand(value.text), name
-        if picked is not None and name in ("argmax", "argmin") and value.kind != "slotted":
-            least = 'float("-inf")' if name == "argmax" else 'float("inf")'
-            each = each or picked.each
-            text = f"{operand(self.kept(value, least))}.{name}({int(each)})"
-            return Value(text, SCALAR, each, picked, "place")
         if picked is not None:
             if name not in _FILL or value.kind == "slotted":
                 raise self.no_form(call)

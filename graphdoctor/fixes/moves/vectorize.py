@@ -6,7 +6,6 @@ modules, the loop stays and only what selects rows goes.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,42 +20,33 @@ from libcst import (
     BaseExpression,
     BaseStatement,
     BinaryOperation,
-    BooleanOperation,
     Call,
     Comment,
-    CompFor,
     Continue,
     CSTNode,
     Else,
     EmptyLine,
     Expr,
     For,
-    GeneratorExp,
     If,
-    IfExp,
     Index,
     Integer,
     ListComp,
     Name,
     Pass,
     SimpleStatementLine,
-    Slice,
     Subscript,
     SubscriptElement,
     Subtract,
     Tuple,
-    UnaryOperation,
     parse_expression,
     parse_module,
-    parse_statement,
 )
 
-from graphdoctor.fixes.moves.collect import reduced
-from graphdoctor.fixes.moves.dense import mask_without_indexing
 from graphdoctor.fixes.moves.turns import NOT_ALIKE, Picked, Test, Turns, Value, bare, operand
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import reads_tensor
-from graphdoctor.fixes.source.expressions import is_boolean, is_literal_number
+from graphdoctor.fixes.source.expressions import is_literal_number
 from graphdoctor.fixes.source.nodes import (
     above,
     after_lines,
@@ -65,16 +55,13 @@ from graphdoctor.fixes.source.nodes import (
     comments_in,
     in_place_of,
     lines_of,
-    name_set,
     set_names,
     with_lines,
-    without_parentheses,
 )
 from graphdoctor.fixes.source.ranks import SCALAR, UNKNOWN, shifted
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
-    SourceFile,
     decline_if,
     dotted,
     find,
@@ -82,7 +69,6 @@ from graphdoctor.fixes.source.tree import (
     known,
     names_in,
     need,
-    with_replaced,
 )
 
 _FACTORY = re.compile(r".*\b(new_)?(zeros|ones|empty|full)(_like)?$|.*\.clone$")
@@ -107,23 +93,14 @@ class _Loop(Turns):
         self.changes: list[Change] = []
         self.comments: list[str] = []
         self.lists = set[str]()
-        self.selection = ""
-        """The line that selects what some turns add to a list."""
-        self.counts = set[str]()
-        """Numbers of rows that are read after the loop."""
-        self.present: _Tests = ()
-        """Which turns there are, if all that could be are an axis."""
         if self.is_axis:
             self._bind(self.loop.target, self.loop.iter)
             self._find_running()
-        self._block(lines_of(self.loop.body), self.present)
+        self._block(lines_of(self.loop.body), ())
         self._refuse_later_reads()
         for name in self.stored:
             self._finish(name)
         self._place_comments(len(self.lines) - 1)
-        reads = [parse_statement(f"{name} = int({name})") for name in sorted(self.counts)]
-        after = [need(line, SimpleStatementLine) for line in reads]
-        self.lines += after if self.is_axis else []
         if self.is_axis and not self.lines:
             is_lost = self.comments or comments_in(above(self.loop)) or not self.changes
             decline_if(is_lost, "nothing is left of the loop")
@@ -135,11 +112,7 @@ class _Loop(Turns):
             map(CSTNode.deep_equals, had, self.lines)
         )
         decline_if(is_as_before and not self.changes, NOT_ALIKE)
-        body = with_lines(self.loop.body, self.lines)
-        if not after:
-            return [(self.loop.body, body), *self.changes]
-        loop = self.loop.deep_clone().with_changes(body=body, leading_lines=())
-        return [(self.loop, in_place_of(self.loop, [loop, *after])), *self.changes]
+        return [(self.loop.body, with_lines(self.loop.body, self.lines)), *self.changes]
 
     # What turns go over.
 
@@ -156,37 +129,12 @@ class _Loop(Turns):
             case "builtins.zip", Tuple(elements=parts) if len(args) == len(parts):
                 for part, arg in zip(parts, args, strict=True):
                     self._bind(part.value, arg)
-            case _, Name(value=name) if self._uniques(over) is not None:
-                labels, bound = known(self._uniques(over)), self._bound(name)
-                self.span, self.turn = ("", bound), name
-                self.env[name] = Value("", each=True, kind="turn")
-                mask = self.together([self.value(labels), self.env[name]], "{} == {}", kind="mask")
-                picked = self.picked_by(mask)
-                self.present = (Test(self._over(picked, "any"), filled=picked.mask),)
             case _, Name(value=name):
                 self.env[name] = value = self._items(target, over)
                 self.span = self.span if self.span[1] else ("", f"len({value.text})")
             case _:
                 raise self.no_form(over)
         self.env[self.turn] = Value("", each=True, kind="turn")
-
-    def _uniques(self, over: BaseExpression) -> BaseExpression | None:
-        """Return what a loop goes over the different values of."""
-        match over:
-            case Call(func=Attribute(value=inner, attr=Name("tolist")), args=[]):
-                return self._uniques(inner)
-            case Call() if called(over) == "unique":
-                return self.source.receiver(over) if not self.source.given_to(over) else None
-        return None
-
-    def _bound(self, name: str) -> str:
-        """Return how many values a number can have: the size of what it is an index of."""
-        for part in find(self.loop.body, Subscript):
-            items = part.slice
-            is_index = self.code(items[0].slice) == name and len(items) == 1
-            if is_index and not isinstance(part.value, Call) and self.source.is_tensor(part.value):
-                return f"{self.code(part.value)}.shape[0]"
-        raise DeclinedError("nothing shows how many values there are")
 
     def _items(self, target: BaseExpression, over: BaseExpression) -> Value:
         match over:
@@ -320,12 +268,6 @@ class _Loop(Turns):
                     self._add(name, steps[0][0], total)
                 else:
                     self._assign(name, value)
-            case Assign(
-                targets=[AssignTarget(target=Tuple(elements=targets))], value=Tuple(elements=values)
-            ) if all(isinstance(part.value, Name) for part in targets):
-                self._assign_together(
-                    [dotted(part.value) or "" for part in targets], [part.value for part in values]
-                )
             case Assign(targets=[AssignTarget(target=Tuple(elements=[rows, slots]))], value=value):
                 mask = self.places(value)
                 decline_if(mask is None or mask.each, NOT_ALIKE)
@@ -399,9 +341,7 @@ class _Loop(Turns):
         is_inner = self.names.is_only_in(name, [self.loop])
         decline_if(not self.is_axis and not is_inner, NOT_ALIKE)
         old = self.env.get(name)
-        if self.tests and old is not None and value.kind == old.kind == "rows":
-            value = self._fewer_rows(value, old)
-        elif self.tests and old is not None:
+        if self.tests and old is not None:
             value = self.chosen(self.tests[-1:], value, old)
         elif self.tests and self.names.is_bound_before(name, self.loop):
             raise DeclinedError(NOT_ALIKE)
@@ -416,72 +356,28 @@ class _Loop(Turns):
             value = self.renamed(value, to)
         self.env[name] = value
 
-    def _assign_together(self, names: Sequence[str], nodes: Sequence[BaseExpression]) -> None:
-        """Set several variables at once; the first of all places are first in rows and in slots."""
-        places = [
-            self.env.get(dotted(node.value) or "") if isinstance(node, Subscript) else None
-            for node in nodes
-        ]
-        picks = {place.picked for place in places if place is not None and place.kind == "slots"}
-        if not picks:
-            for name, node in zip(names, nodes, strict=True):
-                decline_if(name_set(node) & {*names}, NOT_ALIKE)
-                self._assign(name, node)
-            return
-        bounds = {self.code(index) for node in nodes for index in find(node, Slice)}
-        decline_if(len(picks) > 1 or len(bounds) > 1, NOT_ALIKE)
-        picked, count = known(picks.pop()), bounds.pop().removeprefix(":")
-        is_first = all(
-            isinstance(node, Subscript) and self.code(node) == f"{name}[:{count}]"
-            for name, node in zip(names, nodes, strict=True)
-        )
-        mask = operand(picked.mask)
-        is_same = not self.tests or self.tests[-1].value.text == f"{mask}.sum() > {count}"
-        is_whole = {place.picked for place in places if place is not None} == {picked}
-        decline_if(not (is_first and is_same and is_whole) or picked.each, NOT_ALIKE)
-        first = f"{mask} & ({mask}.flatten().cumsum(0).view_as({mask}) <= {count})"
-        kept = self.name("kept", first)
-        # The first ones are some if any are.
-        self.wholes[kept] = picked.mask
-        picked = replace(picked, mask=kept)
-        for name in names:
-            self.env[name] = replace(self.env[name], picked=picked)
-
-    def _fewer_rows(self, value: Value, old: Value) -> Value:
-        """Return the first rows of a mask if there are too many."""
-        most = re.fullmatch(r".* & \(.*\.cumsum\(0\) <= (.*)\)", value.text)
-        said = f"{operand(old.text)}.sum() > {most[1] if most else ''}"
-        decline_if(self.tests[-1].value.text != said, NOT_ALIKE)
-        return value  # All rows if there are no more.
-
     def _refuse_number(self, name: str, *steps: BaseExpression) -> None:
-        """Decline if a number that becomes a tensor leaves the function as what it is; a count is
-        read once, after the loop.
-        """
-        counts = [
-            any(called(call) in ("len", "numel", "size") for call in find(step, Call))
-            or any(part.attr.value == "shape" for part in find(step, Attribute))
-            for step in steps
-        ]
-        is_read = [is_literal_number(step) or reads_tensor(self.source, step) for step in steps]
-        if not all(map(any, zip(counts, is_read, strict=True))):
-            return
+        """Decline if a number that becomes a tensor leaves the function as what it is."""
+        for step in steps:
+            is_count = any(called(call) in ("len", "numel", "size") for call in calls_in(step))
+            is_count |= any(part.attr.value == "shape" for part in find(step, Attribute))
+            if not (is_count or is_literal_number(step) or reads_tensor(self.source, step)):
+                return
         end = self.source.position(self.loop).end.line
-        for use in find(self.function, Name):
+        for use in find(self.function, Name) if steps else ():
             if use.value != name or self.source.start(use)[0] <= end:
                 continue
-            around = self.source.around(use, BinaryOperation)
-            others = name_set(around) - {name, "max"} if around is not None else set()
-            has_tensor = any(
-                self.source.is_tensor(value)
-                for other in find(around or use, Name)
-                if other.value in others
+            around = self.source.around(use, BinaryOperation) or use
+            values = [
+                value
+                for other in names_in(around)
+                if other.value not in (name, "max")
                 for value in self.source.set_values(other)[:1]
+            ]
+            is_with_tensor = any(map(self.source.is_tensor, values))
+            decline_if(
+                not is_with_tensor, f"`{name}` is a number that the function gives to others"
             )
-            if not has_tensor and all(counts):
-                self.counts.add(name)
-                return
-            decline_if(not has_tensor, f"`{name}` is a number that the function gives to others")
 
     def _add(self, name: str, sign: str, value: Value) -> None:
         """Add what turns have to a variable of before the loop."""
@@ -543,10 +439,8 @@ class _Loop(Turns):
         name, (first, *rest) = dotted(target.value) or "", target.slice
         if not name:
             raise self.no_form(target)
-        if self.is_axis and name in self.env:
-            self._store_own(target, value, operator)
-            return
         if self.is_axis:
+            decline_if(name in self.env, NOT_ALIKE)
             self.bases[name] = target.value
             # Nothing else has items of several dims.
             is_tensor = self._is_fresh(target.value) or self.source.is_tensor(target.value)
@@ -567,23 +461,6 @@ class _Loop(Turns):
             self.tests = self._needed(self.mask_of(value))
         decline_if(self.tests or not operator, NOT_ALIKE)
         self.emit(f"{old.text} {operator}= {value.text}")
-
-    def _store_own(self, target: Subscript, value: Value, operator: str) -> None:
-        """Set the item of a turn's own vector that has the turn's number."""
-        name, (item, *more) = dotted(target.value) or "", target.slice
-        old = self.unread(self.env[name])
-        is_plain = self.is_turn(item) and not holds(item, BinaryOperation) and not more
-        decline_if(not is_plain or operator or old.picked is not None, NOT_ALIKE)
-        places = f"torch.arange({operand(old.text)}.shape[1], device={operand(old.text)}.device)"
-        pair = [Value(places, ("", 1)), Value("", each=True, kind="turn")]
-        is_mask = old.kind == "mask" or is_boolean(target.value, self.source)
-        decline_if(value.text != "False" or not is_mask or self.tests, NOT_ALIKE)
-        others = replace(self.together(pair, "{} != {}", kind="mask"), rank=("", 1))
-        new = self.together([old, others], "{} & {}", kind="mask")
-        if isinstance(parse_expression(old.text), Name):
-            self.emit(f"{old.text} = {new.text}")
-            new = replace(new, text=old.text)
-        self.env[name] = new
 
     def _store_turn(
         self,
@@ -676,31 +553,10 @@ class _Loop(Turns):
         source, made = self.source, self._made(name)[-1]
         uses = [part for part in find(self.function, Name) if part.value == name]
         inside = sum(part.value == name for part in find(self.loop, Name))
-        is_list = self.code(made.value) in ("[]", "list()")
-        value, tests = self._all_turns(name)
-        if is_list and tests and inside == 1:
-            # Only some turns add something.
-            decline_if(value.rank != SCALAR, "some turns add nothing to a list")
-            counts = self.name("counts", self.all_of(tests).text)
-            self._drop(made)
-            try:
-                changes = [*reduced(source, uses[2:], name, counts)]
-            except DeclinedError:
-                changes = self._stacked(name, uses[2:])
-                whole = self.name(f"all_{name}", value.text)
-                self.selection = f"{name} = {whole}[{counts}]"
-                self.emit(self.selection)
-            else:
-                self.emit(f"{name} = torch.where({counts}, {bare(value.text)}, 0)")
-            self.changes += changes
-            return
-        later = uses[1 + inside :]
-        if is_list and not tests and any(self._sum_of(use) for use in later):
-            self._drop(made)
-            self.emit(f"{name} = {value.text}")
-            self.changes += [change for use in later for change in self._summed(use)]
-            return
-        is_list &= len(uses) == inside + 2 and not tests
+        [(value, tests), *others] = self.stored[name]
+        decline_if(others or not value.each, "turns add different things to a list")
+        decline_if(tests, "some turns add nothing to a list")
+        is_list = self.code(made.value) in ("[]", "list()") and len(uses) == inside + 2
         stacked: CSTNode | None = source.around(uses[-1], Call)
         if (
             not is_list
@@ -727,69 +583,6 @@ class _Loop(Turns):
             self.emit(f"{name} = {text}")
             self.changes.append((stacked, Name(name)))
 
-    def _sum_of(self, use: Name) -> Call | None:
-        """Return ``sum(f(x) for x in xs)`` around ``xs``."""
-        holders = list(itertools.islice(self.source.parents(use), 4))
-        match holders:
-            case [
-                CompFor(ifs=[], inner_for_in=None, target=Name()),
-                GeneratorExp(elt=elt),
-                Arg(),
-                Call(args=[_]) as call,
-            ] if self.source.dotted_name(call) == "builtins.sum":
-                is_plain = not find(elt, Call, Subscript, Attribute, BooleanOperation, IfExp)
-                return call if is_plain else None
-        return None
-
-    def _summed(self, use: Name) -> list[Change]:
-        """Write a sum over a list of numbers that were read as that of a tensor, which is read."""
-        call, outer = self._sum_of(use), self.source.parent(self.source.parent(use))
-        if call is None:
-            decline_if(self.source.dotted_name(outer) != "builtins.len", NOT_ALIKE)
-            return []
-        appended = [part for part in calls_in(self.loop) if called(part) == "append"]
-        is_read = all(reads_tensor(self.source, part) for part in appended)
-        decline_if(not is_read, "what is summed is a tensor")
-        over = need(call.args[0].value, GeneratorExp)
-        number = need(over.for_in.target, Name).value
-        names = [name for name in names_in(over.elt) if name.value == number]
-        whole = with_replaced(over.elt, [(name, Name(use.value)) for name in names])
-        text = f"{operand(self.code(without_parentheses(whole)))}.sum().item()"
-        return [(call, parse_expression(text))]
-
-    def _stacked(self, name: str, uses: Sequence[Name]) -> list[Change]:
-        """Write the uses of a list as those of a tensor with the same items."""
-        changes: list[Change] = []
-        for use in uses:
-            if self.source.is_target(use):
-                continue
-            asks = self.source.parent(use)
-            if isinstance(asks, UnaryOperation) or getattr(asks, "test", None) is use:
-                # A tensor of several values has no truth.
-                is_not = isinstance(asks, UnaryOperation)
-                length = parse_expression(f"len({name}) {'==' if is_not else '>'} 0")
-                changes.append((asks if is_not else use, length))
-                continue
-            call = self.source.parent(asks)
-            if not isinstance(call, Call) or len(call.args) != 1:
-                raise DeclinedError("a list is used for more than its length and a stack of it")
-            path, line = self.source.dotted_name(call), self.source.around(call, Assign)
-            targets = [dotted(target.target) for target in line.targets] if line else []
-            if path == "torch.stack" and line and line.value is call and targets == [name]:
-                # From here on, the name is that of the tensor.
-                self._drop(line)
-                return changes
-            decline_if(path not in ("torch.stack", "builtins.len"), NOT_ALIKE)
-            changes += [(call, Name(name))] if path == "torch.stack" else []
-        decline_if(not changes, "a list isn't stacked")
-        return changes
-
-    def _all_turns(self, name: str) -> tuple[Value, _Tests]:
-        """Return what turns add to a list, and which do."""
-        first, *others = self.stored[name]
-        decline_if(others or not first[0].each, "turns add different things to a list")
-        return first
-
 
 def _with_loop(place: Place) -> Place:
     """Write the only list comprehension of a line as a loop above it."""
@@ -808,25 +601,6 @@ def _with_loop(place: Place) -> Place:
     changed = line.deep_replace(lists[0], Name(name))
     new = in_place_of(line, [*lines, need(changed, SimpleStatementLine)])
     return place.moved(source.changed((line, new)), source.start(line)[0] + 1)
-
-
-def _without_selection(place: Place, edit: Edit, selection: str) -> Edit:
-    """Choose by a mask in place of a line that selects by it, if there is one."""
-    if not selection:
-        return edit
-    changed = SourceFile.parse(place.source.path, edit.content)
-    lines = [line.strip() for line in changed.tree.code.splitlines()]
-    try:
-        dense = mask_without_indexing.edit(place.moved(changed, lines.index(selection) + 1))
-    except DeclinedError:
-        # Without a branch, one graph can hold a selection.
-        if f"len({selection.partition(' ')[0]})" in changed.tree.code:
-            raise
-        return edit
-    # Where nothing selects, what all turns add has the list's name.
-    name, whole = re.split(r" = |\[", selection)[:2]
-    content = re.sub(rf"\r?\n *{name} = {whole}(?=\r?\n)".encode(), b"", dense.content)
-    return replace(edit, content=re.sub(rf"\b{whole}(?= = )".encode(), name.encode(), content))
 
 
 @recipe("GD102", "GD103", "GD104", "GD110", "GD111", "GD119")
@@ -851,11 +625,6 @@ def vectorize(place: Place) -> Edit:
             reading = _Loop(source, place.function, loop, is_axis=is_axis)
             try:
                 edit = place.edit(title, *reading.run())
-            except DeclinedError as error:
-                reasons.append(error.reason)
-                continue
-            try:
-                edit = _without_selection(place, edit, reading.selection)
             except DeclinedError as error:
                 reasons.append(error.reason)
                 continue

@@ -48,7 +48,7 @@ _MORE = {"unsqueeze": 1, "one_hot": 1, "squeeze": -1}
 _NUMBERS = (
     r"\b{0}(\.tolist\(|\[\w+\]\.item\()|(float|int|bool)\({0}\[\w+\]\)"
     r"|{0}\[:, None\] [=!]= {0}\[None(, :)?\]"
-    r"|(if|not) {0}\[\w+\]( [<>=]|:)|\[\(?{0} == \w+\)?\]|nonzero\({0} == "
+    r"|\({0} == \w+\)\.nonzero|(if|not) {0}\[\w+\]( [<>=]|:)|\[\(?{0} == \w+\)?\]|nonzero\({0} == "
 )
 _SIZED = re.compile(r"(?:torch|.*)\.(?:new_)?(?:zeros|ones|empty|rand|randn|full|view|reshape)$")
 

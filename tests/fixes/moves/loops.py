@@ -90,29 +90,6 @@ class Switch(nn.Module):
         return out
 
 
-class Capacity(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.gate = nn.Linear(4, 3)
-        self.experts = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
-
-    def forward(self, x: "f N 4"):
-        n = x.shape[0]
-        gate, expert_idx = torch.softmax(self.gate(x), -1).max(-1)
-        capacity = int(1.0 * n / 3)
-        out = torch.zeros_like(x)
-        dropped = 0
-        for e in range(3):
-            idx = torch.nonzero(expert_idx == e).squeeze(-1)
-            if len(idx) > capacity:
-                dropped += len(idx) - capacity
-                idx = idx[:capacity]
-            if len(idx) == 0:
-                continue
-            out[idx] = gate[idx, None] * self.experts[e](x[idx])
-        return out, dropped
-
-
 class WithDropout(nn.Module):
     def __init__(self):
         super().__init__()
@@ -195,14 +172,6 @@ def selected_scores(scores: "f N", labels: "i N < 3"):
 # Ragged rows
 
 
-def attention_of_length(x: "f B T D", score: "f B T", lengths: "n B <= T"):
-    out = []
-    for b, n in enumerate(lengths.tolist()):
-        weight = score[b, :n].softmax(0)
-        out.append((weight.unsqueeze(-1) * x[b, :n]).sum(0))
-    return torch.stack(out)
-
-
 def packed_sums(packed: "f P D", lengths: "s B P"):
     pooled = []
     start = 0
@@ -237,56 +206,6 @@ def alphas(beta: "f T"):
 
 
 # As in libraries
-
-
-class Mixtral(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.gate = nn.Linear(4, 3)
-        self.experts = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
-        self.register_buffer("load", torch.zeros(3))
-
-    def forward(self, hidden_states: "f B T 4"):
-        batch, seq, dim = hidden_states.shape
-        x = hidden_states.view(-1, dim)
-        weights, selected = torch.topk(F.softmax(self.gate(x), dim=-1), 2, dim=-1)
-        final = torch.zeros_like(x)
-        expert_mask = F.one_hot(selected, num_classes=3).permute(2, 1, 0)
-        for expert_idx in range(3):
-            idx, top_x = torch.where(expert_mask[expert_idx])
-            if top_x.shape[0] == 0:
-                continue
-            current = x[None, top_x].reshape(-1, dim)
-            out = self.experts[expert_idx](current) * weights[top_x, idx, None]
-            final.index_add_(0, top_x, out.to(x.dtype))
-            self.load[expert_idx] += top_x.shape[0]
-        return final.view(batch, seq, dim), self.load.clone()
-
-
-class Centers(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.centers = nn.Parameter(torch.randn(4, 3))
-
-    def forward(self, x: "f N 3", labels: "i N < 4"):
-        loss = 0.0
-        for c in labels.unique():
-            members = x[labels == c]
-            loss = loss + (members - self.centers[c]).pow(2).sum(1).mean()
-        return loss / self.centers.shape[0]
-
-
-def dice(logits: "f N 4", target: "i N < 4"):
-    shares = logits.softmax(1)
-    losses = []
-    for number in range(4):
-        wanted = (target == number).float()
-        if wanted.sum() == 0:
-            continue
-        given = shares[:, number]
-        both = (given * wanted).sum()
-        losses.append(1 - 2 * both / (given.sum() + wanted.sum()))
-    return torch.stack(losses).mean()
 
 
 def masked_cross_entropy(logits: "f N 4", labels: "i N < 4", group: "i N < 2"):
@@ -329,28 +248,3 @@ def box_areas(boxes: "f B 4", keep: "b B"):
         else:
             areas.append(boxes.new_tensor(0.0))
     return torch.stack(areas)
-
-
-def semihard(x: "f N N", labels: "i N < 3"):
-    losses = []
-    for i in range(labels.shape[0]):
-        others = labels != labels[i]
-        if not others.any():
-            continue
-        far = x[i][others]
-        near = far[far > 0.2]
-        best = near.min() if len(near) > 0 else far.min()
-        losses.append(torch.relu(best + 0.3))
-    if len(losses) == 0:
-        return x.sum() * 0.0
-    return sum(losses) / len(losses)
-
-
-def present_classes(x: "f N C", labels: "i N < 4"):
-    losses = []
-    for c in range(4):
-        m = labels == c
-        if not m.any():
-            continue
-        losses.append((x[:, 0][m] - c).square().mean())
-    return torch.stack(losses).sum() / max(len(losses), 1)

@@ -35,9 +35,7 @@ def tensors(text: str, sizes: dict[str, int]) -> torch.Tensor:
     return torch.diff(torch.cat([torch.tensor([0]), cuts, torch.tensor([sizes["P"]])]))
 
 
-BRANCHES = {"Capacity", "box_areas", "clamped", "selected_scores", "semihard"} | {
-    *("three_ways", "valid_loss")
-}
+BRANCHES = {"box_areas", "clamped", "selected_scores"} | {*("three_ways", "valid_loss")}
 """Where a row with a NaN has a gradient of NaN although no result takes it, or another of several
 equal gradients. In torch 2.14, ``clamp`` by a tensor gives a NaN the gradient NaN, by a number 0."""
 

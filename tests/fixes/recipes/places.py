@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from graphdoctor.facts.diagnosis import Finding
-from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.recording import BreakReason
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.fixes.recipe import Place, Recipe
@@ -20,9 +19,6 @@ _HEAD = re.compile(
     r'^"""(?P<said>GD\d+) (?P<line>\d+)(?::(?P<column>\d+)-(?P<end>\d*))?(?P<more> .*)?"""$'
 )
 _EQUAL = re.compile(r" equal: (?P<text>.+) = (?P<name>.+)$")
-_CHANGE = re.compile(
-    r"change: (?P<kind>\w+) (?P<expression>\S+)(?: (?P<old>\S+) -> (?P<new>\S+))?$"
-)
 
 
 def cases(recipe: str) -> list[Path]:
@@ -42,7 +38,6 @@ def finding(
     columns: tuple[int, int | None] | None = None,
     *,
     context: str | None = None,
-    changes: tuple[GuardChange, ...] = (),
 ) -> Finding:
     """A finding as far as recipes look at it.
 
@@ -52,7 +47,6 @@ def finding(
         columns: 1-based start and exclusive end of the expression; the end is None where it ends on
             another line.
         context: torch's developer context.
-        changes: The guarded values that changed.
     """
     return Finding(
         code=code,
@@ -71,17 +65,12 @@ def finding(
             BreakReason(gb_type="type", torch_id="GB0000", explanation="Why.", context=context),
         ),
         fingerprint="0" * 16,
-        changes=changes,
         user_stack=(StackEntry(file="model.py", line=line, function="forward", origin="user"),),
     )
 
 
 def place_of(path: Path) -> Place:
-    """The place that a case's first line names: ``GD101 12:9-41 context``, or with what changed in
-    the context's place.
-
-    ``GD205 13 change: module_number self.step 0 -> 1``
-    """
+    """The place that a case's first line names: ``GD101 12:9-41 context``."""
     match = _HEAD.match(path.read_text(encoding="utf-8").splitlines()[0])
     assert match, f"{path} begins with no place"
     columns = (
@@ -109,12 +98,9 @@ def placed(
 
 
 def described(said: str, line: int, columns: tuple[int, int | None] | None) -> Finding:
-    """The finding at a place, of which a text has the code, and torch's context or what changed:
-    ``GD101 context``."""
+    """The finding at a place, of which a text has the code and torch's context: ``GD101 context``."""
     code, _, context = said.partition(" ")
-    changed = _CHANGE.match(context)
-    changes = (GuardChange(**changed.groupdict()),) if changed else ()
-    return finding(code, line, columns, context=context.strip() or None, changes=changes)
+    return finding(code, line, columns, context=context.strip() or None)
 
 
 def place_in(

@@ -12,14 +12,12 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import libcst as cst
 import pytest
 from hypothesis import HealthCheck, currently_in_test_context, given, note, settings
 from hypothesis import strategies as st
 
-from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.fixes.moves.registry import RECIPES
 from graphdoctor.fixes.recipe import Edit, Place, Recipe
 from graphdoctor.fixes.source.tree import DeclinedError, SourceFile
@@ -51,19 +49,6 @@ contexts = st.sampled_from(
         {"", "step", "self.step", "x", "WORD\nmore", *(place_of(path).context for _, path in CASES)}
     )
 )
-changes = st.lists(
-    st.builds(
-        GuardChange,
-        kind=st.sampled_from(get_args(ChangeKind)),
-        source=st.sampled_from([None, "L['self'].step", "L['x']", "L['scale']"]),
-        expression=st.sampled_from(
-            ["self.step", "x", "x.shape[0]", "scale", "grad mode", "self.layers[0].step"]
-        ),
-        old=st.sampled_from([None, "0", "1.5", "'a'", "True"]),
-        new=st.sampled_from([None, "1", "2.5", "None"]),
-    ),
-    max_size=2,
-).map(tuple)
 
 
 def columns_of(source: SourceFile, node: cst.CSTNode) -> Columns:
@@ -109,13 +94,13 @@ def test_an_edit_loses_nothing_and_declining_does_nothing(recipe, content, data)
     note(content.decode("latin-1"))
     source, fresh = SourceFile.parse(PATH, content), SourceFile.parse(PATH, content)
     code = data.draw(st.sampled_from(sorted(recipe.codes)))
-    context, changed = data.draw(contexts), data.draw(changes)
+    context = data.draw(contexts)
     places = likely_places(source)
     first = data.draw(st.integers(0, len(places) - 1))
     wrong = data.draw(st.lists(any_place(source), max_size=WRONG_PLACES_COUNT))
     edited_count = 0
     for line, columns in [*wrong, *places[first:], *places[:first]]:
-        generated = finding(code, line, columns, context=context, changes=changed)
+        generated = finding(code, line, columns, context=context)
         edited_count += check(recipe, Place(source, generated), Place(fresh, generated))
         if edited_count == EDITS_COUNT:
             break
@@ -243,13 +228,7 @@ def test_a_case_in_another_spelling_is_mended_too(recipe, path, respell):
         moved = 3 * (len(line) - len(line.lstrip(b"\t")))
         end = respelled.location.end_column
         columns = (respelled.location.column - moved, None if end is None else end - moved)
-        respelled = finding(
-            respelled.code,
-            respelled.location.line,
-            columns,
-            context=place.context,
-            changes=place.finding.changes,
-        )
+        respelled = finding(respelled.code, respelled.location.line, columns, context=place.context)
     # What equaled a number is known of the file.
     sizes = {(str(PATH), *rest): equal for (_, *rest), equal in place.equal_sizes.items()}
     check_edit(content, recipe.edit(Place(SourceFile.parse(PATH, content), respelled, sizes)))
