@@ -1,13 +1,11 @@
-"""Dense forms: what a mask selects, or the places where it is true, becomes the whole tensor with
-its shape, and what reduces it leaves the rest out.
+"""Dense forms: what a mask selects becomes the whole tensor with its shape, and what reduces it
+leaves the rest out.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from libcst import (
@@ -51,7 +49,6 @@ from libcst import (
     Return,
     SimpleString,
     Subscript,
-    SubscriptElement,
     Subtract,
     SubtractAssign,
     Tuple,
@@ -117,20 +114,11 @@ _ZERO_AT_EQUAL = _LOSSES - {"binary_cross_entropy_with_logits"}
 _BY_CLASS = words("cross_entropy nll_loss")
 """Losses that leave out an index of their targets."""
 
-_COUNTS = words("numel size shape")
-_FLATTENING = words("squeeze flatten view reshape ravel")
 _MASKS = Name | Attribute | Comparison | Call
 _OF_MASKS = BitInvert | BitAnd | BitOr | BitXor | Multiply
 """Operators that masks are made with; `x[-1]` and `x[n - 1]` select by a position."""
 
 _OF_ELEMENTS = (Call, BinaryOperation, UnaryOperation, Comparison)
-_PYTHON: dict[type[CSTNode], Callable[[float, float], float]] = {
-    Add: operator.add,
-    Subtract: operator.sub,
-    Multiply: operator.mul,
-    Power: operator.pow,
-    Divide: operator.truediv,
-}
 _ZERO_AT_ZERO = words("abs neg square sin tanh relu float detach")
 _BRACKETS = Arg | Assign | AugAssign | Return | Element | IfExp | Index | NamedExpr
 """Statements and brackets around an expression."""
@@ -143,7 +131,7 @@ _ASKED_TWICE = "several branches ask whether the mask selects anything"
 
 @dataclass(frozen=True)
 class _Selection:
-    """``x[mask]``, ``x.masked_select(mask)``, ``x.index_select(0, rows)``."""
+    """``x[mask]``, ``x.masked_select(mask)``."""
 
     node: BaseExpression
     tensor: BaseExpression
@@ -155,9 +143,9 @@ def mask_without_indexing(place: Place) -> Edit:
     """``x[mask].sum()`` becomes ``torch.where(mask, x, 0).sum()``, ``x[mask] *= 2`` a
     ``torch.where`` as well, and ``len(x[mask])`` becomes ``mask.sum()``.
 
-    Also for what ``torch.nonzero(mask)`` selects, for losses, and for names that keep what is
-    selected. Unsafe: it assumes that the mask has the shape of the tensor, or one value for each
-    row, and sums add up in another order. Safe only for ``x[x > 0] *= 2``, where neither applies.
+    Also for losses, and for names that keep what is selected. Unsafe: it assumes that the mask has
+    the shape of the tensor, or one value for each row, and sums add up in another order. Safe only
+    for ``x[x > 0] *= 2``, where neither applies.
     """
     return _edit(place, is_rows=False)
 
@@ -174,10 +162,6 @@ def _edit(place: Place, *, is_rows: bool) -> Edit:
     source = place.source
     node = _pointed(place)
     title = f"Select with `torch.where` in place of `{source.shortened(node)}`"
-    if _is_nonzero(source, node):
-        dense = _Dense(place, _mask_of(source, node), is_rows=is_rows)
-        dense.without_places(node)
-        return dense.edit(title)
     selection = known(_selection(source, node))
     small = source.around(node, BaseSmallStatement)
     if isinstance(small, Assign | AugAssign):
@@ -195,10 +179,7 @@ def _pointed(place: Place) -> BaseExpression:
     """Return what torch points to, or the first of those that the line selects by one mask."""
     source = place.source
     try:
-        return place.pointed(
-            lambda node: _is_nonzero(source, node) or _is_masked(source, node),
-            "a mask that selects values",
-        )
+        return place.pointed(lambda node: _is_masked(source, node), "a mask that selects values")
     except DeclinedError:
         nodes = walk(place.statement) if place.expression is None else ()
         found = [selection for node in nodes if (selection := _selection(source, node))]
@@ -217,40 +198,24 @@ def first_place(place: Place) -> Edit:
     """
     source = place.source
     node = place.pointed(lambda node: _is_nonzero(source, node), "the places where a mask is true")
-    mask, user = _mask_of(source, node), source.parent(node)
+    title = f"Find the place with `argmax` in place of `{source.shortened(node)}`"
+    tensor, user = known(source.receiver(node), _INDICES), source.parent(node)
+    mask = as_operand(tensor) if is_boolean(tensor, source) else method_call(tensor, "bool")
     is_tuple = is_by_dim(need(node, Call), source)
     if is_tuple:
         decline_if(source.code(known(index_of(user), _INDICES)) != "0", _INDICES)
-        only_read = source.read_of(source.parent(source.parent(user)), CASTS)
-        if only_read is user:
-            new = expression("{mask}.int().argmax(0)", mask=as_operand(mask))
-            return place.edit(_first_title(source, node), (need(user, Subscript), new))
+        if source.read_of(source.parent(source.parent(user)), CASTS) is user:
+            return place.edit(title, (user, expression("{mask}.int().argmax(0)", mask=mask)))
         user = source.parent(user)
     at = source.code(known(index_of(user), _INDICES))
-    taker = source.parent(user)
-    is_read = source.read_of(source.parent(taker), CASTS) is user
+    is_read = source.read_of(source.parent(source.parent(user)), CASTS) is user
     kept = "" if is_tuple or is_read else ", keepdim=True"
-    templates = {
-        "0": f"{{mask}}.int().argmax(0{kept})",
-        "-1": f"{{mask}}.shape[0] - 1 - {{mask}}.flip(0).int().argmax(0{kept})",
-    }
-    decline_if(at not in templates, _INDICES)
-    decline_if(at == "-1" and not is_repeatable(known(source.receiver(node))), _TWICE)
-    new = expression(templates[at], mask=as_operand(mask))
-    return place.edit(_first_title(source, node), (user, _beside(source, user, new)))
-
-
-def _first_title(source: SourceFile, node: CSTNode) -> str:
-    return f"Find the place with `argmax` in place of `{source.shortened(node)}`"
-
-
-def _spread_of(place: Place) -> Spread:
-    return Spread(place.source, traced_from(place.source, roots_of(place)))
-
-
-def _mask_of(source: SourceFile, node: BaseExpression) -> BaseExpression:
-    tensor = known(source.receiver(node), _INDICES)
-    return as_operand(tensor) if is_boolean(tensor, source) else method_call(tensor, "bool")
+    template = f"{{mask}}.int().argmax(0{kept})"
+    if at == "-1":
+        decline_if(not is_repeatable(tensor), _TWICE)
+        template = f"{{mask}}.shape[0] - 1 - {{mask}}.flip(0).int().argmax(0{kept})"
+    decline_if(at not in ("0", "-1"), _INDICES)
+    return place.edit(title, (user, _beside(source, user, expression(template, mask=mask))))
 
 
 class _Dense:
@@ -262,16 +227,13 @@ class _Dense:
         made_of = place.source.set_values(mask) if isinstance(mask, Name) else []
         for test in (mask, *made_of):
             decline_if(tests_for_finite(test), "what the mask leaves out may not be finite")
-        self.spread = _spread_of(place)
-        self._index = {place.source.code(mask)}
-        """How the file writes what selects."""
-        self._wholes: dict[str, float | None] = {}
-        """Names that hold whole tensors now, and what is in them where the mask is false, for
-        those that are ``_guarded``.
-        """
-        self._guarded: set[str] = set()
+        self.spread = Spread(place.source, traced_from(place.source, roots_of(place)))
+        self._index = place.source.code(mask)
+        self._wholes = set[str]()
+        """Names that hold whole tensors now."""
+        self._guarded: dict[str, bool] = {}
+        """Those in which what is left out is harmless, and whether it's zero."""
         self._axis: Arg | None = None
-        self._is_of_places = False
         self._tensor: BaseExpression | None = None
         """What it selects from."""
         self._choices: list[If | IfExp] = []
@@ -290,42 +252,6 @@ class _Dense:
         line, _ = changed.start(find(changed.tree, type(choice))[at])
         without = select.edit(self._place.moved(changed, line))
         return replace(without, title=f"{without.title}, and {title[0].lower()}{title[1:]}")
-
-    def without_places(self, node: BaseExpression) -> None:
-        """Write ``rows = torch.nonzero(mask).squeeze(-1)`` as ``rows = mask.bool()``, and uses
-        of it as reductions.
-        """
-        source, mask = self._source, self._mask
-        if (counted := _length_of(source, node)) is not None:
-            self._count(counted)
-            return
-        places, is_tuple = _places(source, need(node, Call, _INDICES))
-        self._is_of_places = not is_tuple
-        refuse_comment(places)
-        if (counted := _length_of(source, places)) is not None:
-            self._count(counted)
-            return
-        match source.parent(places):
-            case Assign(targets=[AssignTarget(target=Name() as name)]):
-                is_once = source.is_local(name) and len(source.values(name)) == 1
-                more = "the indices where the mask is true are assigned more than once"
-                decline_if(not is_once, more)
-                self._mask = Name(name.value)
-                self._index = {name.value}
-                for read in self._reads(name):
-                    if (counted := _length_of(source, read)) is not None:
-                        self._count(counted)
-                        continue
-                    selection = _around(source, read)
-                    if not _is_set_to_number(source, selection):
-                        self.follow(selection.node)
-                is_plain = isinstance(mask, Comparison) and not source.spans_lines(node)
-                self.spread.put(places, bare(mask) if is_plain else mask)
-            case Index() | Arg():
-                self._index = {source.code(places)}
-                self.follow(_around(source, places).node)
-            case _:
-                raise DeclinedError(_INDICES)
 
     def follow(self, node: BaseExpression) -> None:
         """Follow selected values up to what reduces them."""
@@ -358,9 +284,9 @@ class _Dense:
         source = self._source
         named = [(name, node)]
         function = known(source.function_of(node), "the line isn't in a function")
-        for part in find(function, Subscript) if self._index else ():
+        for part in find(function, Subscript):
             other = _set_to(source, part)
-            is_alike = source.code(index_of(part) or part) in self._index
+            is_alike = source.code(index_of(part) or part) == self._index
             if other is not None and is_alike and other.value not in self._wholes:
                 named += [(other, part)] if part is not node else []
         for kept, value in named:
@@ -368,8 +294,9 @@ class _Dense:
             decline_if(not is_once or not is_repeatable(self._mask), _DIRECT)
             is_guarded = self._has_gradient(value)
             self.spread.put(value, bare(known(self.picked(value, is_guarded=is_guarded))))
-            self._wholes[kept.value] = self._at_zero(value) if is_guarded else None
-            self._guarded |= {kept.value} if is_guarded else set()
+            self._wholes.add(kept.value)
+            if is_guarded:
+                self._guarded[kept.value] = self._is_zero(value)
         for read in itertools.chain.from_iterable(self._reads(kept) for kept, _ in named):
             self.follow(read)
 
@@ -400,8 +327,7 @@ class _Dense:
             args = [Arg(flat), Arg(method_call(kept, "flatten")), *call.args[2:]]
             self.spread.put(call, call.with_changes(args=args).deep_clone())
             return True
-        zeros = {self._at_zero(arg.value) for arg in call.args[:2]}
-        is_zero = name in _ZERO_AT_EQUAL and len(zeros) == 1 and None not in zeros
+        is_zero = name in _ZERO_AT_EQUAL and all(self._is_zero(arg.value) for arg in call.args[:2])
         reduction = SimpleString('"sum"' if is_zero else '"none"')
         args = [Arg(given), Arg(target), *rest, keyword_argument("reduction", reduction)]
         loss = call.with_changes(func=call.func.deep_clone(), args=args, lpar=[], rpar=[])
@@ -440,8 +366,6 @@ class _Dense:
         source, mask = self._source, self._mask
         refuse_comment(call)
         self._axis = _axis(source, call)
-        has_rows = self._is_of_places and self._axis is None and not self._is_rows
-        decline_if(has_rows, "nothing shows that it selects rows of a matrix")
         name = source.method_name(call)
         has_places = self._axis is not None and name in ("max", "min")
         decline_if(has_places, f"`{name}` over rows also returns their indices")
@@ -449,7 +373,7 @@ class _Dense:
             self._axis = None  # The mask has the tensor's shape: what is selected has one dim.
         is_guarded = self._has_gradient(node) and is_repeatable(mask)
         inner = bare(known(self.picked(node, is_guarded=is_guarded)))
-        is_zero = (is_guarded or dotted(node) in self._guarded) and self._at_zero(node) == 0
+        is_zero = (is_guarded or dotted(node) in self._guarded) and self._is_zero(node)
         if is_zero and name in ("sum", "mean"):
             text: BaseExpression = method_call(inner, "sum")
         else:
@@ -492,25 +416,24 @@ class _Dense:
         )
         return not is_plain and not is_cut
 
-    def _at_zero(self, node: BaseExpression) -> float | None:
-        """Return what a computation with selected values gives where they are zero."""
+    def _is_zero(self, node: BaseExpression) -> bool:
+        """Check whether a computation with selected values gives zero where they are zero."""
         match node:
-            case Integer() | Float():
-                return float(ast.literal_eval(node.value))
-            case Name(value=name) if name in self._guarded:
-                return self._wholes[name]
-            case Name() | Subscript():
-                return 0.0
-            case BinaryOperation(left=left, operator=by, right=right):
-                values = self._at_zero(left), self._at_zero(right)
-                function = _PYTHON.get(type(by))
-                if function is None or values[0] is None or values[1] is None:
-                    return None
-                return float(function(values[0], values[1]))
-            case Call() if (inner_call := self._source.receiver(node)) is not None:
-                is_zero = self._source.method_name(node) in _ZERO_AT_ZERO
-                return 0.0 if is_zero and self._at_zero(inner_call) == 0 else None
-        return None
+            case Integer(value=number) | Float(value=number):
+                return float(ast.literal_eval(number)) == 0
+            case Name(value=name):
+                return self._guarded.get(name, name in self._wholes)
+            case Subscript():
+                return True
+            case BinaryOperation(left=left, operator=Multiply(), right=right):
+                return self._is_zero(left) or self._is_zero(right)
+            case BinaryOperation(left=left, operator=Add() | Subtract(), right=right):
+                return self._is_zero(left) and self._is_zero(right)
+            case BinaryOperation(left=left):
+                return self._is_zero(left)
+            case Call() if (inner := self._source.receiver(node)) is not None:
+                return self._source.method_name(node) in _ZERO_AT_ZERO and self._is_zero(inner)
+        return False
 
     def picked(self, node: CSTNode | None, *, is_guarded: bool = False) -> BaseExpression | None:
         """Write a computation with selected values on whole tensors; None if it isn't
@@ -518,7 +441,7 @@ class _Dense:
         """
         source = self._source
         selection = _selection(source, node) if node is not None else None
-        if selection is not None and source.code(selection.index) in self._index:
+        if selection is not None and source.code(selection.index) == self._index:
             self._tensor = selection.tensor
             tensor = as_operand(selection.tensor)
             return where(self._condition, tensor, Integer("0")) if is_guarded else tensor
@@ -620,25 +543,6 @@ def _beside(source: SourceFile, old: CSTNode, new: BaseExpression) -> BaseExpres
     return new if is_alone or not isinstance(new, BinaryOperation) else bracketed(new)
 
 
-def _places(source: SourceFile, call: Call) -> tuple[BaseExpression, bool]:
-    user = source.parent(call)
-    if is_by_dim(call, source):
-        match user, index_of(user):
-            case Subscript(), Integer(value="0"):
-                return user, False
-        return call, True
-    is_flat = isinstance(user, Attribute) and user.attr.value in _FLATTENING
-    return need(source.parent(user) if is_flat else None, Call, _INDICES), False
-
-
-def _around(source: SourceFile, index: CSTNode) -> _Selection:
-    holders = Index | SubscriptElement | Arg
-    parent = next(parent for parent in source.parents(index) if not isinstance(parent, holders))
-    selection = known(_selection(source, parent), _INDICES)
-    decline_if(selection.index is not index, _INDICES)
-    return selection
-
-
 def _axis(source: SourceFile, call: Call) -> Arg | None:
     match source.given_to(call):
         case []:
@@ -693,22 +597,13 @@ def _compares(mask: BaseExpression, tensor: BaseExpression) -> bool:
     return False
 
 
-def _is_set_to_number(source: SourceFile, selection: _Selection) -> bool:
-    target = source.parent(selection.node)
-    assignment = source.parent(target) if isinstance(target, AssignTarget) else None
-    return isinstance(assignment, Assign) and isinstance(assignment.value, BaseNumber)
-
-
 def _selection(source: SourceFile, node: CSTNode) -> _Selection | None:
     if isinstance(node, Subscript) and (index := index_of(node)) is not None:
         return _Selection(node, node.value, index)
     if isinstance(node, Call) and (tensor := source.receiver(node)) is not None:
-        arguments = [argument.value for argument in source.given_to(node)]
-        match source.method_name(node), arguments:
-            case "masked_select", [mask]:
+        match source.method_name(node), source.given_to(node):
+            case "masked_select", [Arg(value=mask)]:
                 return _Selection(node, tensor, mask)
-            case "index_select", [dim, rows] if source.code(dim) == "0":
-                return _Selection(node, tensor, rows)
     return None
 
 
@@ -725,6 +620,6 @@ def _is_masked(source: SourceFile, node: BaseExpression) -> bool:
 def _is_nonzero(source: SourceFile, node: BaseExpression) -> bool:
     if not isinstance(node, Call) or source.receiver(node) is None:
         return False
-    is_where = source.method_name(node) == "where" and bool(source.dotted_name(node))
+    is_where = source.dotted_name(node) == "torch.where"
     is_method = is_where or source.method_name(node) == "nonzero"
     return is_method and all(argument.keyword for argument in source.given_to(node))
