@@ -33,8 +33,6 @@ from graphdoctor.fixes.source.nodes import called, calls_in, index_of, lines_of,
 from graphdoctor.fixes.source.torch_names import draws_random
 from graphdoctor.fixes.source.tree import SourceFile, decline_if, known, names_in, need, only
 
-_CASTS = ("builtins.int", "torch.Tensor.item")
-
 
 @recipe("GD102", "GD104")
 def all_rows(place: Place) -> Edit:

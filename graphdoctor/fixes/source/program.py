@@ -132,7 +132,6 @@ class Program:
         self.classes: dict[ast.ClassDef, ClassInfo] = {}
         self.calls: list[tuple[ast.Call, Scope]] = []
         self.stores: dict[str, list[Store]] = {}
-        self._certain: dict[ClassInfo, bool] = {}
         self._descendants: dict[ClassInfo, list[ClassInfo]] | None = None
         _Binder(self, self.module).visit(tree.body)
 
@@ -178,29 +177,16 @@ class Program:
 
     def is_certain(self, info: ClassInfo) -> bool:
         """Check that no decorator or metaclass can have replaced a class or its methods."""
-        if info not in self._certain:
-            self._certain[info] = False  # while it depends on itself
-            are_plain = all(
-                keyword.arg == "metaclass"
-                and self.dotted(keyword.value, info.scope) == "abc.ABCMeta"
-                for keyword in info.node.keywords
-            )
-            self._certain[info] = are_plain and all(
-                self._keeps_class(decorator, info.scope) for decorator in info.node.decorator_list
-            )
-        return self._certain[info]
-
-    def _keeps_class(self, decorator: ast.expr, scope: Scope) -> bool:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if self.dotted(called, scope) in _HARMLESS_CLASS_DECORATORS:
-            return True
-        definition = self.definition(called.id, scope) if isinstance(called, ast.Name) else None
-        if not isinstance(definition, Scope):
-            return False
-        if not isinstance(decorator, ast.Call):
-            return _returns_its_argument(definition)
-        inner = _returned_function(definition)
-        return inner is not None and _returns_its_argument(self.scopes[inner])
+        decorators = [
+            item.func if isinstance(item, ast.Call) else item for item in info.node.decorator_list
+        ]
+        are_plain = all(
+            keyword.arg == "metaclass" and self.dotted(keyword.value, info.scope) == "abc.ABCMeta"
+            for keyword in info.node.keywords
+        )
+        return are_plain and all(
+            self.dotted(item, info.scope) in _HARMLESS_CLASS_DECORATORS for item in decorators
+        )
 
     def descendants(self, info: ClassInfo) -> list[ClassInfo]:
         """The classes of the file that derive from a class, however indirectly."""
@@ -458,65 +444,6 @@ def _end(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
 
 
-def _returns_its_argument(scope: Scope) -> bool:
-    """Check whether a class decorator certainly returns its class unchanged: ``def register(cls):
-    …; return cls``.
-    """
-    if (
-        not isinstance(scope.node, ast.FunctionDef)
-        or scope.decorators
-        or len(scope.node.args.args) != 1
-    ):
-        return False
-    name = scope.node.args.args[0].arg
-    parents = {child: node for node in ast.walk(scope.node) for child in ast.iter_child_nodes(node)}
-    returns = [node for node in ast.walk(scope.node) if isinstance(node, ast.Return)]
-    uses = [node for node in ast.walk(scope.node) if isinstance(node, ast.Name) and node.id == name]
-    is_returned = bool(returns) and all(
-        isinstance(statement.value, ast.Name) and statement.value.id == name
-        for statement in returns
-    )
-    return (
-        is_returned
-        and len(scope.bindings[name]) == 1
-        and all(_is_kept(use, parents) for use in uses)
-    )
-
-
-def _is_kept(use: ast.Name, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Check that a use of a class can't change it: it's returned, stored in a container, or its
-    name is read.
-    """
-    match parents[use]:
-        case ast.Return():
-            return True
-        case ast.Attribute(
-            attr="__name__" | "__qualname__" | "__module__" | "__doc__", ctx=ast.Load()
-        ):
-            return True
-        case ast.Assign(targets=[ast.Subscript()], value=value):
-            return value is use
-        case ast.Call(func=ast.Attribute(attr="append" | "add" | "setdefault")):
-            return True
-    return False
-
-
-def _returned_function(scope: Scope) -> ast.FunctionDef | None:
-    if not isinstance(scope.node, ast.FunctionDef) or scope.decorators:
-        return None
-    body = [
-        statement
-        for statement in scope.node.body
-        if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
-    ]
-    match body:
-        case [ast.FunctionDef(name=name) as inner, ast.Return(value=ast.Name(id=returned))] if (
-            name == returned
-        ):
-            return inner
-    return None
-
-
 _COMPILE = ("torch.compile", "torch._dynamo.optimize", "torch._dynamo.optimize_assert")
 _PARTIAL = "functools.partial"
 _HARMLESS = (
@@ -556,9 +483,8 @@ class Compilers:
         others.
         """
         if isinstance(node, ast.Call):
-            partial = self._partial(node, scope)
-            if partial is not None:
-                return ast.Call(partial.func, [], partial.keywords)
+            if self._is_partial(node, scope):
+                return ast.Call(node.func, [], node.keywords)
             return node if self.is_compile(node.func, scope) and not is_off(node) else None
         if isinstance(node, ast.Name) and (named := self._named(node.id, scope)) is not None:
             return ast.Call(named, [], named.keywords if isinstance(named, ast.Call) else [])
@@ -624,21 +550,17 @@ class Compilers:
         node = resolved[1][0].node
         assert isinstance(node, ast.expr)
         is_alias = self._program.dotted(node, resolved[0]) in _COMPILE
-        return node if is_alias or self._partial(node, resolved[0]) is not None else None
+        return node if is_alias or self._is_partial(node, resolved[0]) else None
 
-    def _partial(self, node: ast.expr, scope: Scope) -> ast.Call | None:
-        """The call ``functools.partial(torch.compile, …)``, unless it disables compilation."""
-        if (
+    def _is_partial(self, node: ast.expr, scope: Scope) -> bool:
+        """Check for ``functools.partial(torch.compile, …)``, unless it disables compilation."""
+        return (
             isinstance(node, ast.Call)
             and self._program.dotted(node.func, scope) == _PARTIAL
-            and node.args
-        ):
-            return (
-                node
-                if self._program.dotted(node.args[0], scope) in _COMPILE and not is_off(node)
-                else None
-            )
-        return None
+            and bool(node.args)
+            and self._program.dotted(node.args[0], scope) in _COMPILE
+            and not is_off(node)
+        )
 
 
 def keyword_value(call: ast.Call, name: str) -> ast.expr | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from graphdoctor.fixes.source import torch_names
@@ -81,7 +81,7 @@ class Solver:
 
 Kind = Literal[
     "unknown", "bottom", "tensor", "tensors", "layer", "layers", "recurrent", "lock", "logger",
-    "optimizer", "instance", "number", "compared", "function", "class", "tuple", "items",
+    "optimizer", "instance", "number", "compared", "function", "class", "tuple",
 ]  # fmt: skip
 
 
@@ -94,9 +94,7 @@ class Value:
             resolved. ``compared`` is a tensor's ``==`` with anything: a mask, or False.
         classes: The file's classes that it's one of, an instance of, or holds instances of
             (``layers``).
-        parts: What a tuple, list or dictionary holds; of a list or dictionary only objects, classes
-            and functions.
-        keys: A dictionary's constant keys, as many as ``parts``.
+        parts: What a tuple holds.
     """
 
     kind: Kind
@@ -104,7 +102,6 @@ class Value:
     classes: tuple[ClassInfo, ...] = ()
     functions: tuple[Scope, ...] = ()
     parts: tuple[Value, ...] = ()
-    keys: tuple[object, ...] = ()
 
 
 UNKNOWN = Value("unknown")
@@ -135,7 +132,7 @@ _TENSORS_OF = {
 }
 _SEQUENTIAL = "torch.nn.Sequential"
 _MODULE_LIST = "torch.nn.ModuleList"
-_FOLLOWED = ("instance", "function", "class", "items", "bottom")
+_FOLLOWED = ("instance", "function", "class", "bottom")
 
 
 class Values:
@@ -349,13 +346,6 @@ class Values:
                 isinstance(element, ast.Starred) for element in elts
             ):
                 return Value("tuple", parts=tuple(self._of(element, scope) for element in elts))
-            case ast.List(elts=elts):
-                return self._items(elts, scope)
-            case ast.Dict(keys=keys, values=values):
-                keys_ = tuple(key.value if isinstance(key, ast.Constant) else None for key in keys)
-                return replace(self._items(values, scope), keys=keys_)
-            case ast.ListComp(elt=elt, generators=[_]) | ast.DictComp(value=elt, generators=[_]):
-                return self._items([elt], scope)
             case ast.IfExp(body=body, orelse=orelse):
                 return _joined([self._of(body, scope), self._of(orelse, scope)])
             case ast.NamedExpr(value=inner):
@@ -364,39 +354,16 @@ class Values:
                 return NUMBER
         return UNKNOWN
 
-    def _items(self, elts: list[ast.expr], scope: Scope) -> Value:
-        """A list or dictionary. It may hold other things later, so only what is followed is known
-        of it.
-        """
-        values = [
-            UNKNOWN if isinstance(element, ast.Starred) else self._of(element, scope)
-            for element in elts
-        ]
-        return Value(
-            "items", parts=tuple(value if value.kind in _FOLLOWED else UNKNOWN for value in values)
-        )
-
     @staticmethod
     def _part(value: Value, index: ast.expr) -> Value:
-        constant = index.value if isinstance(index, ast.Constant) else None
-        at = (
-            value.keys.index(constant)
-            if constant in value.keys
-            else None
-            if value.keys
-            else constant
-        )
-        part = value.parts[at] if isinstance(at, int) and 0 <= at < len(value.parts) else None
-        match value.kind:
-            case "tensors":
+        match value.kind, index:
+            case "tensors", _:
                 return TENSOR if isinstance(index, ast.Constant) else UNKNOWN
-            case "tuple":
-                return part or UNKNOWN
-            case "items":
-                return part or _joined(value.parts)
-            case "layers":
+            case "tuple", ast.Constant(value=int(at)) if 0 <= at < len(value.parts):
+                return value.parts[at]
+            case "layers", _:
                 return value if isinstance(index, ast.Slice) else _held(value)
-            case "compared":
+            case "compared", _:
                 return MASK  # False can't be subscripted
         return value if value == _BOTTOM else TENSOR if value.kind == "tensor" else UNKNOWN
 
@@ -453,8 +420,6 @@ class Values:
             return Value("class", classes=(info,)) if self._program.is_certain(info) else UNKNOWN
         if binding.kind == "buffer":
             return TENSOR
-        if binding.kind == "rest" and isinstance(node, ast.arg):
-            return self._rest(scope)
         if not isinstance(node, ast.expr):
             return UNKNOWN
         value = self._of(node, scope)
@@ -464,18 +429,7 @@ class Values:
             return self._part(value, ast.Constant(binding.index))
         if value.kind == "layers":
             return _held(value)
-        if value.kind in ("items", "tuple") and not value.keys:
-            return _joined(value.parts)
-        return UNKNOWN
-
-    def _rest(self, scope: Scope) -> Value:
-        """Return what the only call in the file passes for ``*args``."""
-        calls = self._calls.get(scope, ())
-        if len(calls) != 1 or not isinstance(scope.node, ast.FunctionDef):
-            return UNKNOWN
-        call, caller = calls[0]
-        count = len(scope.node.args.args) - (scope.self_name is not None)
-        return self._items(call.args[count:], caller)
+        return _joined(value.parts) if value.kind == "tuple" else UNKNOWN
 
     def _annotated(self, annotation: ast.expr, scope: Scope) -> str | None:
         if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
@@ -546,25 +500,15 @@ class Values:
     def _attribute_of(self, node: ast.Attribute, scope: Scope) -> Value:
         owner = self.owner(node.value, scope)
         if owner is not None:
-            return self._bound_method([owner], node.attr) or self.attribute(owner, node.attr)
+            return self.attribute(owner, node.attr)
         value = self._of(node.value, scope)
         if value == _BOTTOM:
             return _BOTTOM
         if node.attr in _TENSORS_OF.get(value.kind, ()):
             return TENSOR
         if value.kind == "instance":
-            attribute = _joined([self.attribute(info, node.attr) for info in value.classes])
-            return self._bound_method(value.classes, node.attr) or attribute
+            return _joined([self.attribute(info, node.attr) for info in value.classes])
         return UNKNOWN
-
-    def _bound_method(self, classes: Sequence[ClassInfo], name: str) -> Value | None:
-        methods = {method for info in classes for method, _ in self.methods_of_family(info, name)}
-        method = methods.pop() if len(methods) == 1 else None
-        return (
-            Value("function", functions=(method,))
-            if method and self.compilers.is_plain(method)
-            else None
-        )
 
     def _called(self, node: ast.Call, scope: Scope) -> Value:
         compiled = self.compilers.compiled(node, scope)
@@ -600,9 +544,6 @@ class Values:
             return TENSOR if keyword_value(node, "out") is None else UNKNOWN
         if dotted in ("copy.deepcopy", "copy.copy") and len(node.args) == 1:
             return self._of(node.args[0], scope)
-        if dotted in ("builtins.list", "builtins.tuple") and len(node.args) == 1:
-            value = self._of(node.args[0], scope)
-            return value if value.kind in ("items", "layers") else UNKNOWN
         is_reduced = (
             dotted in ("torch.max", "torch.min") and len(node.args) == 1 and not node.keywords
         )
@@ -625,10 +566,7 @@ class Values:
                 parts.append(argument.elt)
             else:
                 parts.append(argument)
-        values: list[Value] = []
-        for part in parts:
-            value = self._of(part, scope)
-            values += value.parts if value.kind == "items" else [value]
+        values = [self._of(part, scope) for part in parts]
         classes = tuple(dict.fromkeys(class_ for value in values for class_ in value.classes))
         is_plain = bool(values) and all(value.kind == "layer" for value in values)
         if dotted == _SEQUENTIAL:
@@ -645,8 +583,6 @@ class Values:
             return _BOTTOM
         if value.kind in ("instance", "layer", "recurrent") and name in UNWRAPPED:
             return value
-        if value.kind == "items" and name == "values" and not node.args:
-            return replace(value, keys=())
         is_only = name in self._only_tensors or self._has_dim(node)
         is_only = (
             is_only
