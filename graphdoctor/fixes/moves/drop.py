@@ -38,22 +38,17 @@ from libcst import (
     Ellipsis,
     Else,
     EmptyLine,
-    Equal,
     ExceptHandler,
     Expr,
     For,
     FormattedString,
     FormattedStringText,
     From,
-    GreaterThan,
-    GreaterThanEqual,
     If,
     IfExp,
     IndentedBlock,
     Index,
     Integer,
-    LessThan,
-    LessThanEqual,
     List,
     Multiply,
     MultiplyAssign,
@@ -84,6 +79,7 @@ from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.effects import smalls_under
 from graphdoctor.fixes.source.expressions import (
     as_tensor,
+    asks_for_any,
     is_boolean,
     is_literal_number,
     negated,
@@ -581,15 +577,9 @@ def _checked(
     match test:
         case UnaryOperation(operator=Not(), expression=inner):
             return _checked(source, inner, is_empty=not is_empty)
-        case Comparison(
-            left=left, comparisons=[ComparisonTarget(operator=operator, comparator=right)]
-        ):
-            match operator, source.code(right):
-                case (Equal() | LessThanEqual(), "0") | (LessThan(), "1"):
-                    return _counted(source, left), not is_empty
-                case (NotEqual() | GreaterThan(), "0") | (GreaterThanEqual(), "1"):
-                    return _counted(source, left), is_empty
-            raise DeclinedError(_UNASKED)
+        case Comparison(left=left):
+            is_any = known(asks_for_any(test, source), _UNASKED)
+            return _counted(source, left), is_empty == is_any
     return _counted(source, test), is_empty
 
 

@@ -1,4 +1,4 @@
-"""Chooses by a tensor where a branch leaves: what a function returns, and where a loop ends."""
+"""Chooses by a tensor what a function returns where a branch leaves it early."""
 
 from __future__ import annotations
 
@@ -12,20 +12,14 @@ from libcst import (
     Await,
     BaseExpression,
     BaseStatement,
-    BitInvert,
-    Break,
     Call,
     ClassDef,
-    Continue,
     CSTNode,
-    Element,
     Expr,
-    For,
     FunctionDef,
     Global,
     If,
     IndentedBlock,
-    Integer,
     Lambda,
     Name,
     Nonlocal,
@@ -33,22 +27,16 @@ from libcst import (
     Return,
     SimpleStatementLine,
     Subscript,
-    Tuple,
-    UnaryOperation,
     Yield,
-    parse_expression,
-    parse_statement,
 )
 
 from graphdoctor.fixes.moves.choosing import choose_each, columns_of, refuse_parts
-from graphdoctor.fixes.moves.nested import Nested, all_of
 from graphdoctor.fixes.moves.steps import RETURNED, Step, branch_of, ends_with_return
 from graphdoctor.fixes.recipe import Edit, Place
-from graphdoctor.fixes.source.effects import changed_by, is_report
+from graphdoctor.fixes.source.effects import is_report
 from graphdoctor.fixes.source.expressions import (
     condition_of,
     guarded,
-    negated,
     refuse_effects,
     without_python,
 )
@@ -56,9 +44,6 @@ from graphdoctor.fixes.source.nodes import (
     Names,
     after_lines,
     assigned,
-    called,
-    calls_in,
-    enclosed,
     has_comment,
     in_place_of,
     is_in_place,
@@ -67,21 +52,15 @@ from graphdoctor.fixes.source.nodes import (
     name_set,
     refuse_lost_comments,
     set_names,
-    with_lines,
     without_parentheses,
 )
-from graphdoctor.fixes.source.torch_names import TENSOR_METHODS
 from graphdoctor.fixes.source.tree import (
     Change,
     DeclinedError,
     SourceFile,
     decline_if,
-    dotted,
-    find,
     known,
-    names_in,
     need,
-    only,
     walk,
 )
 
@@ -162,89 +141,6 @@ def _chosen_if(
     return [(last, in_place_of(last, lines))]
 
 
-def run_to_the_end(place: Place, statement: If, names: Names) -> Edit:
-    """``for …: x = f(x); if done.all(): break`` becomes a loop to the end in which ``x =
-    torch.where(is_running, f(x), x)``.
-    """
-    source, block = place.source, place.source.parent(statement)
-    loop = need(source.parent(block), For, "the `break` is inside another block")
-    lines, own = lines_of(loop.body), set(walk(statement))
-    others = [part for part in find(loop, Break, Continue, Return) if part not in own]
-    is_plain = statement.orelse is None and loop.orelse is None and not others
-    decline_if(not is_plain, "the loop ends in more than one way")
-    at, running = lines.index(statement), Name(names.fresh("is_running"))
-    counted = _counted_turns(source, names, loop, running)
-    # What no line after the loop reads may be anything in turns that don't count.
-    nested = Nested(source, names, [loop])
-    before = nested.lines(lines[:at], [running])
-    more, stays = lines_of(statement.body)[:-1], negated(statement.test, source)
-    last = []
-    if more:
-        ends = Name(names.fresh("ends"))
-        test = enclosed(condition_of(statement.test, source))
-        last = [assigned(ends, all_of([running, test])), *nested.lines(more, [ends])]
-        stays = UnaryOperation(BitInvert(), ends)
-    still = assigned(running, all_of([running, enclosed(stays, (UnaryOperation,))]))
-    after = nested.lines(lines[at + 1 :], [running])
-    first, *others_changed = [*last, still]
-    turn = [*before, after_lines(first, statement.leading_lines), *others_changed, *after]
-    turn = [*counted[1:2], *turn]
-    tensor = _carried(source, names, loop)
-    made = need(parse_expression(f"{tensor}.new_ones((), dtype=torch.bool)"), Call)
-    start = after_lines(assigned(running, made), loop.leading_lines)
-    new = loop.deep_clone().with_changes(body=with_lines(loop.body, turn), leading_lines=())
-    whole = [start, *counted[:1], new, *counted[2:]]
-    refuse_lost_comments([loop], whole)
-    title = "Run the loop to its end, and change nothing after the turn that it ended with"
-    return place.edit(title, (loop, whole))
-
-
-def _counted_turns(
-    source: SourceFile, names: Names, loop: For, running: Name
-) -> list[BaseStatement]:
-    """Count the turns that run, if the loop's number is read after it: a line before the loop, one
-    that begins a turn and one after the loop. Nothing if it isn't.
-    """
-    read = [name for name in name_set(loop.target) if names.is_read_after(name, [loop])]
-    if not read:
-        return []
-    sure = "what the loop goes over is used after it"
-    number = only(read, sure)
-    arguments = [arg.value for arg in loop.iter.args] if isinstance(loop.iter, Call) else []
-    target: BaseExpression = loop.target
-    match source.dotted_name(loop.iter), target:
-        case "builtins.enumerate", Tuple(elements=[Element(value=target), _]):
-            start = arguments[1:] or [Integer("0")]
-        case "builtins.range", Name() if len(arguments) < 3:
-            start = [Integer("0"), *arguments][-2:-1]
-        case _:
-            raise DeclinedError(sure)
-    is_counted = dotted(target) == number and isinstance(start[0], Integer)
-    is_new = is_counted and not names.is_bound_before(number, loop)
-    decline_if(not is_new, sure)
-    turns, first = names.fresh("turns"), int(need(start[0], Integer).value) - 1
-    offset = f" {'+' if first > 0 else '-'} {abs(first)}" if first else ""
-    texts = ["{0} = 0", "{0} = {0} + {1}", f"{number} = int({{0}}){offset}"]
-    lines = [parse_statement(text.format(turns, running.value)) for text in texts]
-    return [need(line, SimpleStatementLine) for line in lines]
-
-
-def _carried(source: SourceFile, names: Names, loop: For) -> str:
-    """Return the name of a tensor from before a loop that is used in it."""
-    before = source.start(loop)
-    for call in calls_in(loop.body):
-        is_torch = source.dotted_name(call).startswith("torch.")
-        receiver = source.receiver(call) if is_torch or called(call) in TENSOR_METHODS else None
-        name = dotted(receiver)
-        if isinstance(receiver, Name) and name and names.is_bound_before(name, loop):
-            return name
-    for used in names_in(loop.body):
-        values = [value for value in source.values(used) if value is not None]
-        if any(source.start(value) < before and source.is_tensor(value) for value in values):
-            return used.value
-    raise DeclinedError("no tensor from before the loop is used in it")
-
-
 def _returns(nodes: Sequence[CSTNode]) -> Iterator[Return]:
     for node in nodes:
         if isinstance(node, Return):
@@ -272,5 +168,3 @@ def _refuse_effects(source: SourceFile, line: CSTNode) -> None:
             case _:
                 continue
         raise DeclinedError(f"the rest of the function {reason}")
-    is_changing = any("." in path for path in changed_by(line, "self"))
-    decline_if(is_changing, "the rest of the function changes an object")

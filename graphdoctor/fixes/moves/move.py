@@ -6,21 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 from libcst import (
     Assert,
-    Assign,
-    AssignTarget,
     Attribute,
-    AugAssign,
     Await,
     BaseExpression,
     BaseSmallStatement,
     BaseStatement,
-    BinaryOperation,
     Call,
     ClassDef,
     CSTNode,
@@ -40,21 +35,12 @@ from libcst import (
     SimpleStatementLine,
     SimpleStatementSuite,
     SimpleString,
-    Subscript,
-    Subtract,
-    Yield,
     matchers,
 )
 
 from graphdoctor.fixes.moves.report import in_operator
 from graphdoctor.fixes.recipe import Edit, Place, Recipe, edit_without, recipe
-from graphdoctor.fixes.source.effects import (
-    CLOCKS,
-    is_output,
-    is_report,
-    refuse_lost_warning,
-    reports_apart,
-)
+from graphdoctor.fixes.source.effects import refuse_lost_warning, reports_apart
 from graphdoctor.fixes.source.nodes import (
     after_lines,
     alone,
@@ -72,9 +58,7 @@ from graphdoctor.fixes.source.nodes import (
     lines_of,
     name_set,
     refuse_comment,
-    refuse_lost_comments,
     skipped_while_compiling,
-    targets_of,
 )
 from graphdoctor.fixes.source.torch_names import words
 from graphdoctor.fixes.source.tree import (
@@ -86,7 +70,6 @@ from graphdoctor.fixes.source.tree import (
     find,
     holds,
     known,
-    names_in,
     need,
     only,
     walk,
@@ -139,29 +122,6 @@ def _bare_call(place: Place, small: CSTNode) -> Call:
     decline_if(place.expression not in (None, call), "the break is inside the call's arguments")
     decline_if(holds(call, NamedExpr), "an argument of the call assigns a name")
     return call
-
-
-@recipe("GD102")
-def guard_report(place: Place) -> Edit:
-    """``if t.isnan().any(): warnings.warn(…)`` becomes ``if not torch.compiler.is_compiling() and
-    t.isnan().any(): …``.
-
-    Only if nothing but output depends on the condition. Unsafe: the compiled program no longer
-    reports it.
-    """
-    source = place.source
-    unclear = "no block of lines depends on the condition"
-    statement = need(place.tested, If, unclear, "elsewhere")
-    decline_if(not isinstance(statement.body, IndentedBlock), unclear, "elsewhere")
-    is_only = statement.orelse is None and is_report(source, statement)
-    decline_if(not is_only, "more than a report depends on the condition")
-    refuse_lost_warning(source, statement)
-    decline_if(is_elif(source, statement), _ELIF)
-    decline_if(holds(statement.test, NamedExpr), _NAMES)
-    test = skipped_while_compiling([], statement.test).test
-    refuse_lost_comments([statement], [statement.with_changes(test=test)])
-    title = "Skip the report and its condition while compiling"
-    return place.edit(title, (statement.test, test), drops_output=True)
 
 
 def report_apart(recipes: Sequence[Recipe], name: str = "report-apart") -> Recipe:
@@ -271,15 +231,6 @@ def _reads(source: SourceFile, test: BaseExpression) -> list[Change]:
     return reads
 
 
-_CLOCKS = CLOCKS | {
-    "time.thread_time",
-    "time.localtime",
-    "time.gmtime",
-    "time.strftime",
-    "datetime.date.today",
-}
-"""Values that differ between calls."""
-
 _FACTS = (
     words("getpid cpu_count getcwd getlogin uname", "os.")
     | words("exists isfile isdir getsize", "os.path.")
@@ -287,18 +238,13 @@ _FACTS = (
 )
 """Values that a process doesn't expect to change while it runs."""
 
-_PLAIN = _CLOCKS | words("round float int str abs", "builtins.")
-_USED = "the value is used for more than output"
-_Line = SimpleStatementLine | If
-
 
 @recipe("GD105", "GD109", "GD100")
 def hoist_read(place: Place) -> Edit:
-    """Skips clocks that only feed output, or are only kept, while compiling, and reads facts once,
-    at import.
+    """Reads facts, such as ``os.getcwd()``, once, at import.
 
     ``random.random()`` becomes ``random.uniform(0.0, 1.0)``, which torch traces and which draws the
-    same number. All others are unsafe: the program prints less, or no longer notices a change.
+    same number. Others are unsafe: the program no longer notices a change.
     """
     source = place.source
     call = place.pointed_call(bool, "a call")
@@ -308,16 +254,9 @@ def hoist_read(place: Place) -> Edit:
         title = f"Use `random.uniform`, which torch traces, in place of {shown}"
         new = expression("{module}.uniform(0.0, 1.0)", module=module)
         return place.edit(title, (call, new), is_safe=True)
-    if name in _FACTS:
-        title = f"Call {shown} once, when the module is imported"
-        return place.edit(title, _at_import(source, call))
-    decline_if(name not in _CLOCKS, f"{shown} can't be moved")
-    lines = _output_lines(source, call)
-    is_kept = any(map(_is_kept, lines))
-    is_used = is_kept or any(_is_output(source, line) for line in lines)
-    what = "the lines that keep it" if is_kept else "the output that uses it"
-    title = f"Skip {shown} and {what} while compiling"
-    return place.edit(title, *_guarded(source, lines), drops_output=is_used)
+    decline_if(name not in _FACTS, f"{shown} can't be moved")
+    title = f"Call {shown} once, when the module is imported"
+    return place.edit(title, _at_import(source, call))
 
 
 def _at_import(source: SourceFile, call: Call) -> Change:
@@ -335,130 +274,6 @@ def _at_import(source: SourceFile, call: Call) -> Change:
     decline_if(is_late, "its module is only imported inside the function")
     decline_if(source.free_name(name) != name, f"the name `{name}` is already used")
     return below_new(source, call, Name(name), assigned(name, call.deep_clone()))
-
-
-def _output_lines(source: SourceFile, call: Call) -> list[_Line]:
-    lines: list[_Line] = []
-    waiting: list[CSTNode] = [call]
-    seen: set[str] = set()
-    scope = source.function_of(call)
-    while waiting:
-        line = _line_of(source, waiting.pop())
-        if line in lines:
-            continue
-        lines.append(line)
-        if isinstance(line, If) or _is_output(source, line):
-            continue
-        target = _target_of(source, line)
-        decline_if(target is not None and not source.is_local(target), _USED)
-        if target is not None and target.value not in seen:
-            seen.add(target.value)
-            waiting += [
-                name
-                for name in (names_in(scope) if scope is not None else ())
-                if name.value == target.value and name is not target and source.is_target(name)
-            ]
-            waiting += source.reads(target)
-    is_elsewhere = any(source.function_of(line) is not scope for line in lines)
-    decline_if(is_elsewhere, "another function uses the value")
-    choices = [line for line in lines if isinstance(line, If)]
-    is_more = any(_is_more(source, node, seen) for choice in choices for node in walk(choice.test))
-    decline_if(is_more, "a condition on the value also depends on something else")
-    inside = {node for choice in choices for node in walk(choice.body)}
-    return sorted((line for line in lines if line not in inside), key=source.start)
-
-
-def _target_of(source: SourceFile, line: SimpleStatementLine) -> Name | None:
-    small = line.body[0]
-    if isinstance(small, Assign | AugAssign | Expr) and _is_arithmetic(source, small):
-        match small:
-            case Assign(targets=[AssignTarget(target=Name() as target)]):
-                return target
-            case AugAssign(target=Name() as target):
-                return target
-            case _ if _is_kept(line) and _is_duration(source, small.value):
-                return None
-    raise DeclinedError(_USED)
-
-
-def _is_kept(line: CSTNode) -> bool:
-    """``self.times["a"] = seconds``, ``times.append(seconds)``: whether a line keeps a value in an
-    object.
-    """
-    match line:
-        case SimpleStatementLine(body=[Expr(value=Call(func=Attribute(attr=Name("append"))))]):
-            return True
-        case SimpleStatementLine(body=[small]):
-            targets = targets_of(small)
-            return len(targets) == 1 and isinstance(targets[0], Attribute | Subscript)
-    return False
-
-
-def _is_duration(source: SourceFile, value: BaseExpression) -> bool:
-    """Check whether a value is a difference of times, or made of names that are.
-
-    A time by itself is more than a measurement: something may compare it later.
-    """
-    names = [name for name in names_in(value) if source.is_local(name)]
-    bound = [
-        bound_value
-        for name in names
-        for bound_value in source.values(name)
-        if bound_value is not None
-    ]
-    sums = [node for part in (value, *bound) for node in find(part, BinaryOperation)]
-    return any(isinstance(node.operator, Subtract) for node in sums)
-
-
-def _is_more(source: SourceFile, part: CSTNode, names: set[str]) -> bool:
-    if isinstance(part, Call | Attribute | Subscript):
-        return not isinstance(part, Call) or source.dotted_name(part) not in _CLOCKS
-    return isinstance(part, Name) and part.value not in names
-
-
-def _line_of(source: SourceFile, node: CSTNode) -> _Line:
-    line = source.around(node, BaseStatement)
-    if isinstance(line, If) and is_report(source, line) and not is_elif(source, line):
-        return line
-    more = "a line that does more uses the value"
-    whole = need(line, SimpleStatementLine, more)
-    only(whole.body, more)
-    return whole
-
-
-def _is_output(source: SourceFile, line: _Line) -> bool:
-    match line:
-        case If():
-            return True
-        case SimpleStatementLine(body=[Expr(value=value)]):
-            return is_output(source, value) and not holds(value, NamedExpr, Await, Yield)
-    return False
-
-
-def _is_arithmetic(source: SourceFile, small: Assign | AugAssign | Expr) -> bool:
-    calls = calls_in(small.value)
-    if isinstance(small, Expr) and isinstance(small.value, Call):
-        calls = calls[1:]
-    return not holds(small.value, NamedExpr, Await) and all(
-        source.dotted_name(call) in _PLAIN or source.method_name(call) == "total_seconds"
-        for call in calls
-    )
-
-
-def _guarded(source: SourceFile, lines: list[_Line]) -> Iterator[Change]:
-    """Put lines under ``if not torch.compiler.is_compiling():``; adjacent lines share one
-    ``if``.
-    """
-    done: set[CSTNode] = set()
-    for line in lines:
-        if line not in done:
-            block = source.parent(line)
-            body = lines_of(block) if isinstance(block, IndentedBlock) else [line]
-            _, *more = group = list(takewhile(lines.__contains__, body[body.index(line) :]))
-            done.update(group)
-            kept = [line.with_changes(leading_lines=()), *more]
-            yield line, after_lines(skipped_while_compiling(kept), line.leading_lines)
-            yield from ((line, []) for line in more)
 
 
 _DISABLE = words("""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from graphdoctor.fixes.moves import (
     collect,
-    copies,
     dense,
     drop,
     move,
@@ -17,7 +16,7 @@ from graphdoctor.fixes.moves import (
 )
 from graphdoctor.fixes.recipe import Recipe
 
-_BRANCHES = (drop.drop, select.select, drop.check_in_graph, move.guard_report)
+_BRANCHES = (drop.drop, select.select, drop.check_in_graph)
 _REPORT_APART = move.report_apart(_BRANCHES)
 
 RECIPES: tuple[Recipe, ...] = (
@@ -41,7 +40,7 @@ RECIPES: tuple[Recipe, ...] = (
     operators.repeat_to_known_size,
     operators.device_of_new_tensor,
     operators.index_listed_tensor,
-    copies.clone_instead_of_deepcopy,
+    operators.clone_instead_of_deepcopy,
     move.hoist_read,
     operators.trace_backward,
     _REPORT_APART,

@@ -31,7 +31,6 @@ from libcst import (
     ListComp,
     Name,
     Or,
-    Return,
     SimpleStatementLine,
     Subscript,
     UnaryOperation,
@@ -48,7 +47,7 @@ from graphdoctor.fixes.moves.choosing import (
     refuse_parts,
     rows_of,
 )
-from graphdoctor.fixes.moves.leaving import choose_at_return, run_to_the_end
+from graphdoctor.fixes.moves.leaving import choose_at_return
 from graphdoctor.fixes.moves.nested import Nested
 from graphdoctor.fixes.moves.steps import (
     RETURNED,
@@ -67,10 +66,8 @@ from graphdoctor.fixes.moves.steps import (
 from graphdoctor.fixes.recipe import Edit, Place, recipe
 from graphdoctor.fixes.source.expressions import (
     as_boolean_tensor,
-    as_tensor,
     condition_of,
     guarded,
-    is_boolean,
     is_evaluated_alike,
     is_harmless,
     is_literal_number,
@@ -116,15 +113,12 @@ def select(place: Place) -> Edit:
 
     Also ``elif``, ``else``, nested ``if``, ``return`` in every branch or an early one, ``a if c
     else b``; names, several at once, attributes, items and in-place changes, which get an amount
-    that changes nothing; ``continue`` and ``break`` in a ``for``. What a condition asks Python
+    that changes nothing; ``continue`` in a ``for``. What a condition asks Python
     first (``mask is not None``, ``self.training``) stays an ``if``. Safe if one number decides and
     all ways compute every element from the same floating-point tensors with operations that are
     defined for every number and have finite gradients. Otherwise unsafe: every way is computed, so
     one that isn't taken may fail, take time or have another shape.
     """
-    if (truths := _joined_truths(place)) is not None:
-        tensor = as_tensor(truths, place.source)
-        return place.edit("Join the conditions in the graph", (truths, tensor))
     names = Names(place.source, place.scope)
     refuse_sizes(place.tested.test)
     if isinstance(place.tested, IfExp):
@@ -132,8 +126,8 @@ def select(place: Place) -> Edit:
     statement = need(place.tested, If, "an assertion doesn't choose between values")
     if (apart := _python_apart(place, statement)) is not None:
         return select.edit(apart)
-    if isinstance(last_of(statement.body), Break):
-        return run_to_the_end(place, statement, names)
+    ends = isinstance(last_of(statement.body), Break)
+    decline_if(ends, "a tensor decides in which turn a loop ends")
     selection = _Selection(place, statement, names)
     return selection.edit() if selection.is_whole else choose_at_return(place, statement, names)
 
@@ -155,21 +149,6 @@ def _python_apart(place: Place, statement: If) -> Place | None:
             inner = next(node for node in again[at:] if is_elif(changed, node))
             return place.moved(changed, changed.start(inner)[0])
     return None
-
-
-def _joined_truths(place: Place) -> BooleanOperation | None:
-    """Return ``a.any() or b.any()`` that is kept as a value; None if torch points elsewhere."""
-    top: BooleanOperation | None = None
-    around = place.source.parents(place.expression) if place.expression is not None else ()
-    for parent in around:
-        if not isinstance(parent, BooleanOperation):
-            is_kept = isinstance(parent, Assign | Return)
-            break
-        top = parent
-    if top is None or not is_kept:
-        return None
-    sides = [top.left, top.right]
-    return top if all(is_boolean(side, place.source) for side in sides) else None
 
 
 def _choose_expression(place: Place, choice: IfExp, names: Names) -> Edit:

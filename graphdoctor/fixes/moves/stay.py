@@ -23,11 +23,9 @@ from libcst import (
     Comparison,
     CSTNode,
     Divide,
-    For,
     FunctionDef,
     If,
     IfExp,
-    Index,
     Multiply,
     Name,
     NamedExpr,
@@ -42,7 +40,6 @@ from libcst import (
 from libcst.metadata import Assignment
 
 from graphdoctor.fixes.recipe import Edit, Place, recipe
-from graphdoctor.fixes.source.effects import changed_by, sharing
 from graphdoctor.fixes.source.expressions import is_integer, is_literal_number
 from graphdoctor.fixes.source.nodes import (
     as_operand,
@@ -63,9 +60,9 @@ from graphdoctor.fixes.source.tree import (
     decline_if,
     dotted,
     find,
+    holds,
     known,
     need,
-    only,
 )
 
 _ANY_CAST = {*CASTS, "builtins.bool"}
@@ -92,8 +89,6 @@ def keep_tensor(place: Place) -> Edit:
     dtype stays the same.
     """
     source, spread = place.source, Spread(place.source, traced_from(place.source, roots_of(place)))
-    if (indexed := _indexed(place)) is not None:
-        return _with_index(place, indexed, spread)
     reads = [_Read(source, spread, node) for node in _pointed_reads(place)]
     reads[0].follow()
     others = [
@@ -108,52 +103,6 @@ def keep_tensor(place: Place) -> Edit:
     kept = "a detached tensor" if read.needs_detach else "the tensor"
     title = f"Keep {kept} in place of the number that `{read.words}` reads"
     return place.edit(title, *spread.changes(), is_safe=read.keeps_dtype and not others)
-
-
-def _indexed(place: Place) -> Subscript | None:
-    """Return what torch points to if it is indexed by a tensor; if torch gives only the line, the
-    first that a variable of the function is an index of.
-    """
-    source, node = place.source, place.expression
-    if node is not None or any(_read_by(source, call) for call in calls_in(place.statement)):
-        return node if isinstance(node, Subscript) else None
-    is_line = isinstance(place.statement, SimpleStatementLine)
-    for part in find(place.statement, Subscript) if is_line else ():
-        if any(_setting(source, index) for index in _tensor_indices(source, part)):
-            return part
-    return None
-
-
-def _tensor_indices(source: SourceFile, subscript: Subscript) -> list[Index]:
-    indices = [element.slice for element in subscript.slice if isinstance(element.slice, Index)]
-    return [index for index in indices if not is_number(source, index.value)]
-
-
-def _setting(source: SourceFile, index: Index) -> set[Assign]:
-    """Return the lines that set a variable, if only assignments do."""
-    bindings = source.assignments(index.value)
-    nodes = [binding.node for binding in bindings if isinstance(binding, Assignment)]
-    holders = {source.around(node, Assign, For, FunctionDef) for node in nodes}
-    lines = {holder for holder in holders if isinstance(holder, Assign)}
-    return lines if len(lines) == len(holders) else set()
-
-
-def _with_index(place: Place, subscript: Subscript, spread: Spread) -> Edit:
-    """Write ``x[0, i]`` as ``x[0, i[None]].squeeze(0)``, for a tensor without dims, wherever the
-    function has that index, or one that the same line sets.
-    """
-    source = place.source
-    tensors = _tensor_indices(source, subscript)
-    index = only(tensors, "torch doesn't say which index is a tensor", "elsewhere")
-    spread.index_with(index)
-    for other in find(place.function, Subscript):
-        for part in _tensor_indices(source, other):
-            is_same = source.code(part) == source.code(index)
-            if is_same or _setting(source, part) & _setting(source, index):
-                with contextlib.suppress(DeclinedError):
-                    spread.index_with(part)
-    title = f"Keep the tensor that is an index of `{source.shortened(subscript)}`"
-    return place.edit(title, *spread.changes())
 
 
 def _pointed_reads(place: Place) -> list[BaseExpression]:
@@ -376,19 +325,15 @@ class _Read:
         isn't changed.
         """
         source = self._source
-        if isinstance(tensor, Name) and source.is_local(tensor) and source.set_values(tensor):
+        if isinstance(tensor, Name) and source.is_local(tensor):
             # A change under another name counts, too.
             body = known(source.around(tensor, FunctionDef)).body
-            names = sharing(source, [body], "self").get(tensor.value, frozenset())
-            changed = {
-                name
-                for part in find(body, AugAssign, Call, AssignTarget)
-                if isinstance(part, AugAssign)
-                or isinstance(getattr(part, "target", None), Subscript)
-                or is_in_place(part)
-                for name in changed_by(part, "self")
-            }
-            return names.union([tensor.value]).isdisjoint(changed)
+            is_changed = holds(body, AugAssign) or any(map(is_in_place, calls_in(body)))
+            is_changed |= any(
+                isinstance(part.target, Subscript) for part in find(body, AssignTarget)
+            )
+            values = source.set_values(tensor)
+            return bool(values) and not is_changed and all(map(self._is_fresh, values))
         is_computed = isinstance(tensor, BinaryOperation | UnaryOperation | Comparison)
         is_loss = source.dotted_name(tensor).startswith("torch.nn.functional.")
         return is_computed or is_loss or source.method_name(tensor) in FRESH

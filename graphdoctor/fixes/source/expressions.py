@@ -314,7 +314,10 @@ def is_integer(value: BaseExpression, source: SourceFile, within: _Within = froz
     return is_boolean(value, source, within)
 
 
-_ANY = {"> 0": True, "!= 0": True, ">= 1": True, "== 0": False, "< 1": False}
+_ANY = {
+    **dict.fromkeys(("> 0", "!= 0", ">= 1"), True),
+    **dict.fromkeys(("== 0", "<= 0", "< 1"), False),
+}
 
 
 def asks_for_any(node: CSTNode, source: SourceFile) -> bool | None:
