@@ -40,7 +40,7 @@ from graphdoctor.views.reasons import left_text, reason_text
 from graphdoctor.views.words import about_time, applied_snippets
 
 if TYPE_CHECKING:
-    from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, UnfinishedFixes
+    from graphdoctor.fixes.kept import EarlierTrials
     from graphdoctor.fixes.patch import SearchResult
 
 
@@ -78,7 +78,7 @@ def fix(
         graphdoctor fix model.py: try fixes, write nothing
         graphdoctor fix model.py --unsafe-fixes --apply: write those that work
     """
-    from graphdoctor.fixes.kept import KeptFixes, UnfinishedFixes, kept_fixes, try_fixes
+    from graphdoctor.fixes.kept import kept_fixes, try_fixes
     from graphdoctor.fixes.writing import check, write
 
     _refuse_conflicts(common, flags, is_applied=is_applied, is_diff=is_diff, is_tried=is_tried)
@@ -94,7 +94,7 @@ def fix(
     )
     if before is not None and not common.quiet:
         say(_said_before(before))
-    if isinstance(before, KeptFixes):
+    if before is not None and before.result is not None:
         recorded, folder, treated = None, before.recording, before.result
         if is_applied:
             check(treated.changes, force=common.force)
@@ -105,7 +105,7 @@ def fix(
                 output.write(diagnose_recording(folder, selection, output.needs))
 
         with _reporting_interrupts(report) as made, contextlib.ExitStack() as stack:
-            if isinstance(before, UnfinishedFixes):
+            if before is not None and before.trials is not None:
                 recorded, folder, kept = None, before.recording, before.trials
                 setup = stack.enter_context(set_up(settings, common, is_warm=True))
             else:
@@ -195,18 +195,12 @@ _CHANGES: dict[ChangeKind, str] = {
 """Why verdicts prove nothing any more, as a clause."""
 
 
-def _said_before(before: KeptFixes | UnfinishedFixes | OutdatedFixes) -> str:
-    from graphdoctor.fixes.kept import KeptFixes, UnfinishedFixes
-
-    if isinstance(before, UnfinishedFixes):
-        ago, name = about_time(before.age_s), before.recording.name
-        return f"Going on with the trials of {ago} ago: {name} (--again tries anew)."
-    if isinstance(before, KeptFixes):
-        name = before.recording.name
-        return (
-            f"Tried {about_time(before.age_s)} ago, and nothing changed since: {name} (--again"
-            " tries anew)."
-        )
+def _said_before(before: EarlierTrials) -> str:
+    ago, recording = about_time(before.age_s), f"{before.recording.name} (--again tries anew)"
+    if before.trials is not None:
+        return f"Going on with the trials of {ago} ago: {recording}."
+    if before.result is not None:
+        return f"Tried {ago} ago, and nothing changed since: {recording}."
     change = before.change
     if change is None:
         why = "its recording changed"
@@ -215,7 +209,7 @@ def _said_before(before: KeptFixes | UnfinishedFixes | OutdatedFixes) -> str:
             _flags(change.name) if change.kind == "options" else relative(change.name, Path.cwd())
         )
         why = _CHANGES[change.kind].format(name)
-    return f"Rerunning the trials of {about_time(before.age_s)} ago: {why}."
+    return f"Rerunning the trials of {ago} ago: {why}."
 
 
 def _flags(fields: str) -> str:

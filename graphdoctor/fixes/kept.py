@@ -12,7 +12,7 @@ import hmac
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,33 +36,19 @@ _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
 
 
 @dataclass(frozen=True)
-class KeptFixes:
-    """Verified fixes of an earlier command, so many seconds after the last trial."""
-
-    recording: Path
-    age_s: float
-    result: SearchResult
-
-
-@dataclass(frozen=True)
-class UnfinishedFixes:
-    """A recording whose trials an interrupt or the end of the time cut short; ``trials``: those
+class EarlierTrials:
+    """Trials of an earlier command: a result that still holds, or replays of an unfinished search
     that needn't run again.
+
+    Without either, they prove nothing any more: ``change`` says why, None if the recording isn't as
+    it was left.
     """
 
     recording: Path
     age_s: float
-    trials: frozenset[str]
-
-
-@dataclass(frozen=True)
-class OutdatedFixes:
-    """Verified fixes that prove nothing any more: what changed, None if the recording isn't as it
-    was left.
-    """
-
-    age_s: float
-    change: Change | None
+    result: SearchResult | None = None
+    trials: frozenset[str] | None = None
+    change: Change | None = None
 
 
 def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) -> None:
@@ -108,7 +94,7 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
 
 def kept_fixes(
     request: Request, choices: TrialChoices, store: Store, interpreter: str
-) -> KeptFixes | UnfinishedFixes | OutdatedFixes | None:
+) -> EarlierTrials | None:
     """Find verified fixes for the same request, or trials to go on from."""
     asked = _asked(request, choices)
     otherwise = None
@@ -121,36 +107,31 @@ def kept_fixes(
         is_same_run = content["trials"] is not None and vars(choices).keys() >= {*others}
         if not others or is_same_run:
             return _checked(recording, content, interpreter)
-        otherwise = otherwise or OutdatedFixes(
-            time.time() - content["time_s"], Change("options", ",".join(others))
-        )
+        age_s, change = time.time() - content["time_s"], Change("options", ",".join(others))
+        otherwise = otherwise or EarlierTrials(recording, age_s, change=change)
     return otherwise
 
 
-def _checked(
-    recording: Path, content: dict[str, Any], interpreter: str
-) -> KeptFixes | UnfinishedFixes | OutdatedFixes:
-    age_s = time.time() - content["time_s"]
+def _checked(recording: Path, content: dict[str, Any], interpreter: str) -> EarlierTrials:
+    earlier = EarlierTrials(recording, time.time() - content["time_s"])
     change = first_change(content["surroundings"], interpreter=interpreter)
-    if change is not None:
-        return OutdatedFixes(age_s, change)
-    if age_s < 0 or _digest((recording / FIXES_FILE).read_bytes()) != content["fixes"]:
-        return OutdatedFixes(age_s, None)
-    if (trials := content["trials"]) is not None:
+    fixes = _digest((recording / FIXES_FILE).read_bytes())
+    if change is not None or earlier.age_s < 0 or fixes != content["fixes"]:
+        return replace(earlier, change=change)
+    if content["trials"] is not None:
         same = (
             name
-            for name, digest in trials.items()
+            for name, digest in content["trials"].items()
             if _digest_all(recording / FIXES_FOLDER / name) == digest
         )
-        return UnfinishedFixes(recording, age_s, frozenset(same))
+        return replace(earlier, trials=frozenset(same))
     treatment = read_recording(recording).treatment
     changes = tuple(
         FileChange(Path(path), *(text.encode("latin-1") for text in texts))
         for path, *texts in content["changes"]
     )
-    if treatment is None:
-        return OutdatedFixes(age_s, None)
-    return KeptFixes(recording, age_s, SearchResult(treatment, changes))
+    result = None if treatment is None else SearchResult(treatment, changes)
+    return replace(earlier, result=result)
 
 
 def _asked(request: Request, choices: TrialChoices) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from pathlib import Path
 from graphdoctor.commands.fix import _said_before
 from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import Treatment
-from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes
+from graphdoctor.fixes.kept import EarlierTrials
 from graphdoctor.fixes.patch import SearchResult
 from graphdoctor.trials.launch.unchanged import Change
 from tests.each import for_each
 
+RECORDING = Path("/project/.graphdoctor/20261122-1-model")
 COUNTS = Counts(
     break_sites=1, skipped_frames=0, graphs=2, compiles=2, recompiles=0, frames_over_limit=0
 )
@@ -29,7 +30,7 @@ COUNTS = Counts(
 )
 def test_what_is_taken_again_says_how_old_it_is(age_s: float, says: str) -> None:
     result = SearchResult(Treatment(tried=(), before=COUNTS))
-    said = _said_before(KeptFixes(Path("/project/.graphdoctor/20261122-1-model"), age_s, result))
+    said = _said_before(EarlierTrials(RECORDING, age_s, result))
     assert (
         said
         == f"Tried {says} ago, and nothing changed since: 20261122-1-model (--again tries anew)."
@@ -53,6 +54,6 @@ def test_what_is_tried_anew_says_why(change: Change | None, why: str) -> None:
     if change is not None:
         change = Change(change.kind, change.name.format(cwd=Path.cwd()))
     assert (
-        _said_before(OutdatedFixes(40.0, change))
+        _said_before(EarlierTrials(RECORDING, 40.0, change=change))
         == f"Rerunning the trials of 40 seconds ago: {why}."
     )

@@ -17,7 +17,7 @@ from graphdoctor.facts.counts import Counts
 from graphdoctor.facts.fixes import Treatment, TrialChoices, because
 from graphdoctor.facts.reading import json_of
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.fixes.kept import KeptFixes, OutdatedFixes, UnfinishedFixes, keep, kept_fixes
+from graphdoctor.fixes.kept import EarlierTrials, keep, kept_fixes
 from graphdoctor.fixes.patch import FileChange, SearchResult, diff_text
 from graphdoctor.probe.wire import (
     FIXES_FILE,
@@ -82,7 +82,7 @@ class Project:
         (self.recording / FIXES_FILE).write_text(json_of(treatment))
         keep(self.request, self.recording, SearchResult(treatment, (self.change,)), self.setup)
 
-    def found(self, **choices: Any) -> KeptFixes | UnfinishedFixes | OutdatedFixes | None:
+    def found(self, **choices: Any) -> EarlierTrials | None:
         choices_now = CHOICES.replace(**choices)
         return kept_fixes(
             self.request, choices_now, load_settings(self.folder).store, self.setup.interpreter
@@ -91,7 +91,8 @@ class Project:
     def outdated(self, **choices: Any) -> Change | None:
         """Return why kept fixes aren't used again."""
         outdated = self.found(**choices)
-        assert isinstance(outdated, OutdatedFixes)
+        assert outdated is not None
+        assert (outdated.result, outdated.trials) == (None, None)
         return outdated.change
 
     def rewrite(self, **changes: Any) -> None:
@@ -115,7 +116,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def test_what_was_verified_is_taken_again_byte_for_byte(project):
     project.keep()
     kept = project.found()
-    assert isinstance(kept, KeptFixes)
+    assert kept.result is not None
     assert kept.recording == project.recording
     assert kept.result.changes == (project.change,)
     assert kept.result.treatment.choices == CHOICES
@@ -123,7 +124,7 @@ def test_what_was_verified_is_taken_again_byte_for_byte(project):
     # Trials don't measure what a command measures besides the calls.
     measured = Measured(coverage=True, guard_cost=True, lanes=True)
     project.request = replace(project.request, measured=measured)
-    assert isinstance(project.found(), KeptFixes)
+    assert project.found().result is not None
 
 
 @for_each("changes", [
@@ -169,7 +170,6 @@ def test_trials_of_an_unfinished_search_are_kept_while_nobody_changes_them(proje
     notes = () if is_interrupted else (because("bounded"),)
     project.keep(after=None, is_interrupted=is_interrupted, notes=notes)
     unfinished = project.found(is_timed=False)
-    assert isinstance(unfinished, UnfinishedFixes)
     assert unfinished.trials == {"trial-1", "trial-2"}
     (project.recording / "fixes" / "trial-2" / "outputs.pt").write_text("something else")
     assert project.found().trials == {"trial-1"}
@@ -246,7 +246,7 @@ def test_the_newest_counts(project):
     content = (project.recording / "verified.json").read_bytes()
     (project.folder / ".graphdoctor" / "20261122-111112-000001-model").mkdir()
     kept = project.found()
-    assert isinstance(kept, KeptFixes)
+    assert kept.result is not None
     assert (kept.recording / "verified.json").read_bytes() == content
 
 
