@@ -17,7 +17,7 @@ from graphdoctor.facts.fixes import DeclinedEdits
 from graphdoctor.facts.reading import write_fact
 from graphdoctor.fixes.moves.registry import recipes_for
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, compatible, with_fixes
-from graphdoctor.fixes.recipe import Place, UnlearnedError, traced_path
+from graphdoctor.fixes.recipe import Edit, Place, UnlearnedError, traced_path
 from graphdoctor.fixes.run_changes import (
     RecompileFixes,
     cuda_graph_fixes,
@@ -33,7 +33,7 @@ from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.rules.diagnosis.verdicts import with_verdicts
 from graphdoctor.trials.judge import Observed
 from graphdoctor.trials.program import Program
-from graphdoctor.trials.replays import EqualSizes
+from graphdoctor.trials.replays import EqualSizes, Way
 
 
 def treated_findings(observed: Observed, selection: Selection) -> list[Finding]:
@@ -165,20 +165,25 @@ def _edits(
             encoding = f"{path.name} is encoded in {source.tree.encoding}"
             declined.append(DeclinedError(f"{encoding}, which can't encode the edit"))
         else:
-            shared = (
-                *("title", "is_safe", "drops_output", "redraws", "is_joint"),
-                *("skipped", "raised"),
-            )
+            shared = ("title", "is_safe", "drops_output", "redraws", "is_joint")
             candidates.append(
                 Candidate(
                     **values_of(edit, *shared),
                     kind="code",
-                    reached=tuple((path, line) for line in edit.reached),
+                    needs=tuple(_needs(edit, path)),
                     edits=(FileChange(path, before, wrapped(before, edit.content, path)),),
                 )
             )
     # A recipe for something else says least of why this isn't fixed.
     return candidates, sorted(declined, key=lambda error: error.kind == "elsewhere")
+
+
+def _needs(edit: Edit, path: Path) -> Iterator[tuple[Way, Path, int]]:
+    yield from (("reached", path, line) for line in edit.reached)
+    if edit.skipped is not None:
+        yield "skipped", path, edit.skipped
+    if edit.raised is not None:
+        yield "raised", path, edit.raised
 
 
 def _joined(fixes: list[Candidate]) -> Candidate | None:
@@ -192,7 +197,7 @@ def _joined(fixes: list[Candidate]) -> Candidate | None:
         fixes[0],
         title="; ".join(dict.fromkeys(fix.title for fix in fixes)),
         edits=tuple(FileChange(path, text, after[path]) for path, text in before.items()),
-        reached=tuple(dict.fromkeys(at for fix in fixes for at in fix.reached)),
+        needs=tuple(dict.fromkeys(need for fix in fixes for need in fix.needs)),
     )
 
 

@@ -34,6 +34,7 @@ from graphdoctor.facts.stack import parsed, relative
 from graphdoctor.fixes.grades import grade_of
 from graphdoctor.rules.diagnosis.selection import Selection
 from graphdoctor.trials.program import Program, RunChange
+from graphdoctor.trials.replays import Way
 
 FIXES_FOLDER = "fixes"
 """The folder of the trials in a recording."""
@@ -271,9 +272,9 @@ class Candidate:
     """One thing that can be tried: edits of files as the program has them, or a change of the run.
 
     ``snippet`` is None for an edit of source, and if ``title`` has to do; ``contains`` is for one
-    that contains a break rather than removing it; ``reached``, ``skipped`` and ``raised`` are the
-    lines of the file before the edit that inputs must reach, below which they must skip a branch,
-    or that must raise, for a trial to prove anything;
+    that contains a break rather than removing it; ``needs`` are the lines of the file before the
+    edit that inputs must reach, below which they must skip a branch, or that must raise, for a
+    trial to prove anything;
     ``redraws`` and ``is_joint`` are those of ``Edit``;
     ``name`` is stable, such as ``mark_dynamic x 0``.
     """
@@ -290,9 +291,7 @@ class Candidate:
     drops_output: bool = False
     redraws: bool = False
     is_joint: bool = False
-    reached: tuple[tuple[Path, int], ...] = ()
-    skipped: int | None = None
-    raised: int | None = None
+    needs: tuple[tuple[Way, Path, int], ...] = ()
     name: str = ""
     addresses: tuple[str, ...] = ()
 

@@ -61,6 +61,13 @@ _MEMORY_FACTOR = 2
 _SAME_COVERAGE = 0.01
 _MEMORY_EXTRA = 2 * 2**30
 
+_MISSED: dict[Way, ReasonKind] = {
+    "reached": "unreached",
+    "skipped": "not_skipped",
+    "raised": "not_raised",
+}
+"""What to say where no input does with a line what a fix needs."""
+
 Certain = Callable[[Sequence[PairedTime]], PairedTime | None]
 """Finds the times that are certain of a change, such as ``slower``; None if none are."""
 
@@ -398,18 +405,13 @@ class Trials:
         if judged.verdict == LOSSY and not fix.drops_output and trial.drops_output:
             # Another one says that it drops some.
             judged = replace(judged, verdict="verified", reasons=())
-        needed: list[tuple[Path, int, ReasonKind, Way]]
-        needed = [(*at, "unreached", "reached") for at in fix.reached]
-        for edit in fix.edits[:1]:
-            path = edit.path
-            needed += [] if fix.skipped is None else [(path, fix.skipped, "not_skipped", "skipped")]
-            needed += [] if fix.raised is None else [(path, fix.raised, "not_raised", "raised")]
-        for path, line, kind, what in needed:
+        for way, path, line in fix.needs:
             original = self.original_line(trial.state.program, str(path), line)
-            lines = self.replays.lines(self._untouched_name, what)
-            lines |= set(attacked.reached) if attacked and what == "reached" else set()
+            lines = self.replays.lines(self._untouched_name, way)
+            lines |= set(attacked.reached) if attacked and way == "reached" else set()
             if (str(path), original) not in lines:
-                return replace(judged, verdict="unproven", reasons=(because(kind, original),))
+                reason = because(_MISSED[way], original)
+                return replace(judged, verdict="unproven", reasons=(reason,))
         return judged
 
     def change(self, before: State, after: Observed, program: Program) -> ProgramChange:
