@@ -6,7 +6,6 @@ kinds of records there are, and digests of each compile to compare ranks by.
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Literal
 
 from . import shared
@@ -47,8 +46,6 @@ class CacheAnswer(Fact):
     state: CacheState
     reason: str | None = None
     """Reason, for a bypass, in torch's words; None if torch gives none."""
-    key: str | None = None
-    """The key that was looked up; None if unknown."""
 
 
 class ShapeEvent(Fact):
@@ -61,19 +58,12 @@ class ShapeEvent(Fact):
     """The symbol, or the condition on symbols, as torch prints it."""
     source: shared.Expression | None = None
     """Value that the symbol stands for, as torch prints it, such as ``L['x'].size()[0]``."""
-    value: str | None = None
-    """The size at hand, the constant that it became, or the result that was assumed."""
-    range: str | None = None
-    """The sizes that a new symbol can have, such as ``[2, int_oo]``."""
-    reason: str | None = None
-    """Reason why it became a constant, in torch's words."""
     file: shared.File | None = None
     """Path of the program's innermost line; None if torch names none."""
     line: int | None = None
     """1-based."""
     text: str | None = None
     """That line without indentation; None if unknown."""
-    count: int = 1
 
 
 class FakeKernel(Fact):
@@ -85,28 +75,6 @@ class FakeKernel(Fact):
     """It has no fake kernel; otherwise it has one that is wrong."""
     reason: str | None = None
     """Difference from the real one, in torch's words."""
-    compile_id: shared.CompileId | None = None
-    """The compile; None outside any."""
-    count: int = 1
-
-
-class ExportedProgram(Fact):
-    """A program that ``torch.export`` made."""
-
-    size_bytes: int
-    """The size of what torch printed of it."""
-    ranges: dict[str, str] = field(default_factory=dict)
-    """The sizes that each symbol can have, as torch prints them."""
-    compile_id: shared.CompileId | None = None
-    """The compile; None outside any."""
-
-
-class CollectiveSchedule(Fact):
-    """The collectives of one graph, in the order in which Inductor runs them."""
-
-    compile_id: shared.CompileId | None
-    operations: tuple[shared.OperationName, ...]
-    """Names of torch's operators."""
 
 
 class LogEvidence(Fact):
@@ -121,11 +89,11 @@ class LogEvidence(Fact):
     hidden_shapes: int = 0
     """Number of further ones."""
     fake_kernels: tuple[FakeKernel, ...] = ()
-    """Each operator once for each compile."""
-    exported_programs: tuple[ExportedProgram, ...] = ()
-    """In the order of the log."""
-    collectives: tuple[CollectiveSchedule, ...] = ()
-    """In the order of the log."""
+    """Each operator once."""
+    exported_programs: int = 0
+    """Number of programs that ``torch.export`` made."""
+    collectives: int = 0
+    """Number of collectives that Inductor scheduled."""
 
 
 class CompileMark(Fact):

@@ -203,16 +203,6 @@ class CudaGraphSkip(Fact):
         return self.kind not in ("no_device", "cpu_graph")
 
 
-class GraphPartitions(Fact):
-    """A graph that Inductor split, so that a part of it can be a CUDA graph."""
-
-    compile_id: str | None
-    """The compile that it belongs to; its backward graph has the same."""
-    count: int
-    """All parts; 1 if it wasn't split."""
-    recordable: int
-
-
 class CudaGraphInput(Fact):
     """An input of a function that torch records as CUDA graphs."""
 
@@ -261,8 +251,6 @@ class CudaGraphs(Fact):
     """The reasons why torch skipped the others, one entry for each skipped graph."""
     left_out: tuple[CudaGraphSkip, ...] = ()
     """Operations that torch runs between CUDA graphs, because these can't have them."""
-    partitions: tuple[GraphPartitions, ...] = ()
-    """Graphs that Inductor split for that."""
     functions: tuple[CudaGraphFunction, ...] | None = None
     """The functions that torch recorded, or will record in its next call; None if unknown."""
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphdoctor.facts.base import Fields, grouped, values_of
 from graphdoctor.facts.evidence import (
     CacheAnswer,
-    CollectiveSchedule,
-    ExportedProgram,
     FakeKernel,
     LogEvidence,
     RecordCount,
@@ -38,98 +34,71 @@ _SHAPES: Mapping[str, ShapeKind] = {
 come twice."""
 
 _KERNELS: Mapping[str, bool] = {"missing_fake_kernel": True, "mismatched_fake_kernel": False}
+_EXPORTED = "exported_program"
+_SCHEDULE = "inductor_collective_schedule"
 _MAX_SHAPES = 2000
 _MAX_TEXT = 500
 _MAX_REASON = 2000
-_RANGES = re.compile(r"^Range constraints: \{(.*)\}\s*$", re.MULTILINE)
-_RANGE = re.compile(r"(\w+): VR\[([^,\]]+), ([^,\]]+)\]")
 
 
 def _text(value: object) -> str:
     return str(value)[:_MAX_TEXT]
 
 
-def _answer(record: Record) -> Iterator[CacheAnswer]:
-    cache, state = CACHE_RECORDS[record.kind]
-    fields = record.json()
-    reason = fields.get("cache_bypass_reason") or fields.get("reason")
-    key = fields.get("key")
-    yield CacheAnswer(
-        compile_id=record.compile_id,
-        cache=cache,
-        state=state,
-        reason=None if reason is None or state == "miss" else str(reason)[:_MAX_REASON],
-        key=None if key is None else _text(key),
-    )
-
-
-def _program(record: Record) -> Iterator[ExportedProgram]:
-    text = record.payload or ""
-    match = _RANGES.search(text, max(len(text) - 100_000, 0))
-    ranges = _RANGE.findall(match[1]) if match else ()
-    yield ExportedProgram(
-        size_bytes=len(text.encode()),
-        ranges={name: f"[{low}, {high}]" for name, low, high in ranges},
-        compile_id=record.compile_id,
-    )
-
-
-def _schedule(record: Record) -> Iterator[CollectiveSchedule]:
-    yield CollectiveSchedule(
-        compile_id=record.compile_id, operations=tuple(map(_text, record.json()))
-    )
-
-
-_READERS: Mapping[str, tuple[str, Callable[[Record], Iterator[object]]]] = {
-    **dict.fromkeys(CACHE_RECORDS, ("cache_answers", _answer)),
-    "exported_program": ("exported_programs", _program),
-    "inductor_collective_schedule": ("collectives", _schedule),
-}
-"""The field of ``LogEvidence`` that a record is for, and what reads it."""
-
-
 class Evidence:
     """Collects the records of one process until a reset of Dynamo."""
 
-    KINDS: frozenset[str] = frozenset({*_READERS, *_SHAPES, *_KERNELS})
+    KINDS: frozenset[str] = frozenset({*CACHE_RECORDS, *_SHAPES, *_KERNELS, _EXPORTED, _SCHEDULE})
 
     def __init__(self, entries: Callable[[Any], Sequence[StackEntry]]) -> None:
         self._entries = entries
-        self._found: dict[str, list[object]] = {}
+        self._answers: list[CacheAnswer] = []
         self._shapes: dict[tuple[object, ...], ShapeEvent] = {}
         self._hidden_shapes = 0
-        self._kernels: Counter[FakeKernel] = Counter()
+        self._kernels: dict[FakeKernel, None] = {}
+        self._exported = self._collectives = 0
 
     def add(self, record: Record) -> None:
         """Take the next record, which is one of ``KINDS``."""
-        if record.kind in _SHAPES:
+        kind = record.kind
+        if kind in _SHAPES:
             self._add_shape(record)
-        elif record.kind in _KERNELS:
-            op = _text(record.value["op"])
+        elif kind in _KERNELS:
             reason = record.value.get("reason")
             kernel = FakeKernel(
-                op=op,
-                is_missing=_KERNELS[record.kind],
-                compile_id=record.compile_id,
+                op=_text(record.value["op"]),
+                is_missing=_KERNELS[kind],
                 reason=None if reason is None else _text(reason),
-                count=0,
             )
-            self._kernels[kernel] += 1
+            self._kernels[kernel] = None
+        elif kind in CACHE_RECORDS:
+            self._add_answer(record)
         else:
-            name, read = _READERS[record.kind]
-            self._found.setdefault(name, []).extend([*read(record)])
+            self._exported += kind == _EXPORTED
+            self._collectives += len(record.json()) if kind == _SCHEDULE else 0
 
     def finish(self) -> LogEvidence:
         """Return what was collected, without counts of records."""
-        facts: Fields = {name: tuple(items) for name, items in self._found.items()}
         return LogEvidence(
+            cache_answers=tuple(self._answers),
             shapes=tuple(self._shapes.values()),
             hidden_shapes=self._hidden_shapes,
-            fake_kernels=tuple(
-                kernel.replace(count=count) for kernel, count in self._kernels.items()
-            ),
-            **facts,
+            fake_kernels=tuple(self._kernels),
+            exported_programs=self._exported,
+            collectives=self._collectives,
         )
+
+    def _add_answer(self, record: Record) -> None:
+        cache, state = CACHE_RECORDS[record.kind]
+        fields = record.json()
+        reason = fields.get("cache_bypass_reason") or fields.get("reason")
+        answer = CacheAnswer(
+            compile_id=record.compile_id,
+            cache=cache,
+            state=state,
+            reason=None if reason is None or state == "miss" else str(reason)[:_MAX_REASON],
+        )
+        self._answers.append(answer)
 
     def _add_shape(self, record: Record) -> None:
         value = record.value
@@ -140,21 +109,15 @@ class Evidence:
         before = self._shapes.get(key)
         if before is not None:
             # A guard comes in two records under TORCH_DTRACE; one of them can lack the line.
-            fields = {} if before.file is not None else self._place(value)
-            is_twin = record.kind in ("guard_added_fast", "propagate_real_tensors_provenance")
-            self._shapes[key] = before.replace(**fields, count=before.count + (not is_twin))
+            if before.file is None:
+                self._shapes[key] = before.replace(**self._place(value))
             return
         if len(self._shapes) >= _MAX_SHAPES:
             self._hidden_shapes += 1
             return
-        texts = {
-            "source": value.get("source") or next(iter(value.get("sources") or ()), None),
-            "value": value.get("val") or value.get("value") or value.get("result"),
-            "range": value.get("vr"),
-            "reason": value.get("reason"),
-        }
-        fields = {name: _text(item) for name, item in texts.items() if item is not None}
-        fields |= {"kind": kind, "compile_id": record.compile_id, "expression": expression}
+        source = value.get("source") or next(iter(value.get("sources") or ()), None)
+        fields = {"kind": kind, "compile_id": record.compile_id, "expression": expression}
+        fields |= {} if source is None else {"source": _text(source)}
         self._shapes[key] = read_fact(ShapeEvent, fields | self._place(value))
 
     def _place(self, value: Fields) -> Fields:

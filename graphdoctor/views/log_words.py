@@ -45,12 +45,11 @@ def log_rows(diagnosis: Diagnosis) -> Iterator[Row]:
     """
     evidence = diagnosis.recording.evidence
     show: Show = "always" if diagnosis.recording.is_foreign else "long"
-    programs, schedules = evidence.exported_programs, evidence.collectives
-    collectives = sum(len(schedule.operations) for schedule in schedules)
+    programs, collectives = evidence.exported_programs, evidence.collectives
     texts = {
         "caches": caches_text(evidence.cache_answers),
         "sizes": shapes_text(evidence),
-        "exported": counted(len(programs), "program") if programs else "",
+        "exported": counted(programs, "program") if programs else "",
         "operators": ", ".join(dict.fromkeys(map(kernel_text, evidence.fake_kernels))),
         "collectives": counted(collectives, "operation") if collectives else "",
     }

@@ -21,7 +21,6 @@ from torch._ops import OpOverloadPacket
 from torch.profiler import ProfilerActivity
 
 from ...facts.base import Fields
-from ...facts.kernels import GraphPartitions
 from ..events import EventFile
 from .torch_api import Undo, counters, current_compile_id
 
@@ -239,10 +238,6 @@ _LOGS_LEFT_OUT = "_log_non_cudagraphable_node"
 CUDA graphs of their own, and only says so in its debug log (``torch/_inductor/scheduler.py``,
 2.13): a line with the reason, then the lines of a stack."""
 
-_LOGS_PARTITIONS = "_log_graph_partitions"
-"""Its first record, before those, has three numbers: all partitions, those that can be CUDA graphs,
-and the others."""
-
 _REASON = "reason="
 """What torch's words on an operation begin with; a line of a stack doesn't."""
 
@@ -270,7 +265,6 @@ class CudaGraphWatch:
     def __init__(self) -> None:
         self._skipped: list[dict[str, str | None]] = []
         self._left_out: list[dict[str, str | None]] = []
-        self._partitions: list[GraphPartitions] = []
         self._counted_before = _counted_skips()
         self._ends = ExitStack()
         self.close = self._ends.close
@@ -294,18 +288,13 @@ class CudaGraphWatch:
         return True
 
     def _on_partition(self, record: logging.LogRecord, *, was_enabled: bool) -> bool:
-        compile_id = current_compile_id()
-        match record.funcName, record.args:
-            case (name, (*_, text)) if name == _LOGS_LEFT_OUT:
-                if str(text).startswith(_REASON):
-                    self._left_out.append({"reason": str(text), "compile_id": compile_id})
-                elif self._left_out:
-                    last = self._left_out[-1]
-                    last["reason"] = f"{last['reason']}\n{text}"
-            case (name, (int(count), int(recordable), _)) if name == _LOGS_PARTITIONS:
-                self._partitions.append(
-                    GraphPartitions(compile_id=compile_id, count=count, recordable=recordable)
-                )
+        if record.funcName == _LOGS_LEFT_OUT and isinstance(record.args, tuple):
+            text = str(record.args[-1])
+            if text.startswith(_REASON):
+                self._left_out.append({"reason": text, "compile_id": current_compile_id()})
+            elif self._left_out:
+                last = self._left_out[-1]
+                last["reason"] = f"{last['reason']}\n{text}"
         return was_enabled or record.levelno > logging.DEBUG
 
     def report(self, events: EventFile) -> None:
@@ -327,7 +316,6 @@ class CudaGraphWatch:
             captured=captured,
             skipped=skipped,
             left_out=self._left_out,
-            partitions=self._partitions,
             functions=functions,
         )
 
