@@ -6,7 +6,7 @@ import pickle
 import signal
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -49,23 +49,6 @@ class Share:
     memory_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class Job:
-    """The arguments of ``Executor.run``."""
-
-    work: Callable[[Any], object]
-    pieces: Sequence[Any]
-    ahead: int | None
-    share: Share | None
-    on_begin: OnBegin | None
-
-    def can_begin(self, waiting: Sequence[int], running: Collection[int]) -> bool:
-        """Return whether a piece is left that isn't too far ahead."""
-        if not waiting or self.ahead is None:
-            return bool(waiting)
-        return waiting[0] <= min(running, default=waiting[0]) + self.ahead
-
-
 class Executor(ABC):
     """Something that works on pieces."""
 
@@ -75,12 +58,12 @@ class Executor(ABC):
     cluster: str | None = None
     """A name of the cluster, such as "the Ray cluster at head:6379"; None for this machine."""
 
+    @abstractmethod
     def run(
         self,
         work: Callable[[Piece], Result],
         pieces: Sequence[Piece],
         *,
-        ahead: int | None = None,
         share: Share | None = None,
         on_begin: OnBegin | None = None,
     ) -> Iterator[Outcome[Result]]:
@@ -89,17 +72,10 @@ class Executor(ABC):
         Args:
             work: A function of module level that depends on its piece alone.
             pieces: Its arguments, one for each call.
-            ahead: How far a piece may be from the first one without an outcome, for a caller that
-                puts outcomes in order and holds those that come early; None for any distance.
             share: Resources of each piece, which then runs in the main thread of a process; a
                 process that ends fails its piece. None for pieces that disturb nobody.
             on_begin: Called when a piece with a share begins on this machine.
         """
-        return self.outcomes(Job(work, pieces, ahead, share, on_begin))
-
-    @abstractmethod
-    def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
-        """Yield all outcomes, as they come."""
 
 
 def attempt(work: Callable[[Piece], Result], piece: Piece) -> Result | Failure:

@@ -13,16 +13,18 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors.executor import (
     Environment,
     Executor,
-    Job,
+    Failure,
+    OnBegin,
     Outcome,
+    Share,
     attempt,
     failure_of_end,
     packed_attempt,
@@ -44,69 +46,76 @@ class Local(Executor):
 
     jobs: int
 
-    def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
+    def run(
+        self,
+        work: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        *,
+        share: Share | None = None,
+        on_begin: OnBegin | None = None,
+    ) -> Iterator[Outcome[Any]]:
         """See ``Executor``."""
-        if job.share is not None:
-            most = min(self.jobs, len(job.pieces))
-            return _in_slots(job, slots_for(job.share, this_machine(), most=most))
-        if min(self.jobs, len(job.pieces)) > 1:
-            return _in_pool(job, self.jobs)
-        return ((index, attempt(job.work, piece)) for index, piece in enumerate(job.pieces))
+        jobs = min(self.jobs, len(pieces))
+        if share is not None:
+            slots = slots_for(share, this_machine(), most=jobs)
+            return _in_slots(work, enumerate(pieces), slots, share.memory_bytes, on_begin)
+        if jobs > 1:
+            return _in_pool(work, pieces, jobs)
+        return ((index, attempt(work, piece)) for index, piece in enumerate(pieces))
 
 
 ALONE = Local(1)
 
 
-def _in_pool(job: Job, jobs: int) -> Iterator[Outcome[Any]]:
+def _in_pool(
+    work: Callable[[Any], Any], pieces: Sequence[Any], jobs: int
+) -> Iterator[Outcome[Any]]:
+    from concurrent.futures import as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    pool = _pool(jobs, _start_method())
+    running = {
+        pool.submit(packed_attempt, work, piece): index for index, piece in enumerate(pieces)
+    }
+    try:
+        for future in as_completed([*running]):
+            packed = future.result()
+            yield running.pop(future), unpacked(packed)
+    except BrokenProcessPool:
+        pass
+    finally:
+        _end([pool])
+    # A process ended over one of these, and nothing tells which: each is tried again, alone.
+    left = [(index, pieces[index]) for index in running.values()]
+    for index, outcome in _in_slots(work, left, [Slot(1, None, None)]):
+        # One that had only been waiting ended no process before.
+        if isinstance(outcome, Failure) and outcome.kind == "ended":
+            yield from _in_slots(work, [(index, pieces[index])], [Slot(1, None, None)])
+        else:
+            yield index, outcome
+
+
+def _in_slots(
+    work: Callable[[Any], Any],
+    pieces: Iterable[tuple[int, Any]],
+    slots: Iterable[Slot],
+    needed_bytes: int | None = None,
+    on_begin: OnBegin | None = None,
+) -> Iterator[Outcome[Any]]:
     from concurrent.futures import FIRST_COMPLETED, wait
     from concurrent.futures.process import BrokenProcessPool
 
-    waiting = deque(range(len(job.pieces)))
-    while waiting:
-        running: dict[Future[bytes], int] = {}
-        pool = _pool(min(jobs, len(waiting)), _start_method())
-
-        def begin(pool: ProcessPoolExecutor = pool, running: dict[Any, int] = running) -> None:
-            while len(running) < jobs and job.can_begin(waiting, running.values()):
-                index = waiting.popleft()
-                running[pool.submit(packed_attempt, job.work, job.pieces[index])] = index
-
-        try:
-            begin()
-            while running:
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    packed = future.result()
-                    index = running.pop(future)
-                    # A worker goes on while the caller takes this outcome.
-                    begin()
-                    yield index, unpacked(packed)
-        except BrokenProcessPool:
-            pass
-        finally:
-            _end([pool])
-        # A process ended over one of these, and nothing tells which: each is tried again, alone.
-        left = list(running.values())
-        alone = replace(job, pieces=[job.pieces[index] for index in left])
-        for at, outcome in _in_slots(alone, [Slot(1, None, None)]):
-            yield left[at], outcome
-
-
-def _in_slots(job: Job, slots: Iterable[Slot]) -> Iterator[Outcome[Any]]:
-    from concurrent.futures import FIRST_COMPLETED, wait
-    from concurrent.futures.process import BrokenProcessPool
-
-    needed_bytes = None if job.share is None else job.share.memory_bytes
     idle = [(slot, _pool(1, "spawn", slot)) for slot in slots]
     pools = [pool for _, pool in idle]
-    waiting = deque(enumerate(job.pieces))
+    waiting = deque(pieces)
     running: dict[Future[bytes], tuple[int, Slot, ProcessPoolExecutor]] = {}
     try:
         while waiting or running:
             while idle and waiting and (not running or has_memory(needed_bytes)):
                 (index, piece), (slot, pool) = waiting.popleft(), idle.pop(0)
-                running[pool.submit(_interruptible_attempt, job.work, piece)] = index, slot, pool
-                if job.on_begin is not None:
-                    job.on_begin(index, slot.name)
+                running[pool.submit(_interruptible_attempt, work, piece)] = index, slot, pool
+                if on_begin is not None:
+                    on_begin(index, slot.name)
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 index, slot, pool = running.pop(future)
                 try:

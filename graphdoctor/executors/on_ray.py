@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from graphdoctor.executors.executor import (
     Environment,
     Executor,
     Failure,
-    Job,
+    OnBegin,
     Outcome,
     Share,
     unpacked,
@@ -60,27 +60,31 @@ class OnRay(Executor):
         place = "of this machine" if self.address is None else f"at {self.address}"
         return f"the Ray cluster {place}"
 
-    def outcomes(self, job: Job) -> Iterator[Outcome[Any]]:
+    def run(
+        self,
+        work: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        *,
+        share: Share | None = None,
+        on_begin: OnBegin | None = None,  # noqa: ARG002 - where a piece begins is Ray's business
+    ) -> Iterator[Outcome[Any]]:
         """See ``Executor``."""
-        with self._connected(job.share) as ray:
+        with self._connected(share) as ray:
             options: Fields = {"max_retries": _RETRIES}
-            if (share := job.share) is not None:
+            if share is not None:
                 _check_share(ray, share)
                 options |= {"num_cpus": share.cpus, "num_gpus": share.gpus}
                 options["memory"] = share.memory_bytes
-            work = ray.remote(_remote_work()).options(**options)
+            there = ray.remote(_remote_work()).options(**options)
             has_folder = self.runtime_env is not None and self.runtime_env.working_dir
             folder = None if has_folder else str(Path.cwd())
             hides_gpus = share is not None and share.gpus == 0
-            waiting = deque(range(len(job.pieces)))
-            running: dict[Any, int] = {}
+            waiting, running = deque(enumerate(pieces)), dict[Any, int]()
             while waiting or running:
-                while len(running) < (self.at_once or len(job.pieces)) and job.can_begin(
-                    waiting, running.values()
-                ):
-                    index = waiting.popleft()
-                    packed = pickle.dumps((job.work, job.pieces[index]))
-                    running[work.remote(__version__, folder, packed, hides_gpus)] = index
+                while waiting and len(running) < (self.at_once or len(pieces)):
+                    index, piece = waiting.popleft()
+                    packed = pickle.dumps((work, piece))
+                    running[there.remote(__version__, folder, packed, hides_gpus)] = index
                 (reference,), _ = ray.wait(list(running), num_returns=1)
                 yield running.pop(reference), _outcome(ray, reference)
 

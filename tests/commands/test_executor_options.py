@@ -77,9 +77,7 @@ class Lost:
     jobs = 1
     cluster = "the Ray cluster at ray://head:10001"
 
-    def run(
-        self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None
-    ) -> Iterator[Outcome[Any]]:
+    def run(self, work: Any, pieces: Sequence[Any]) -> Iterator[Outcome[Any]]:
         for index in range(len(pieces)):
             yield (index, Failure("lost", "Ray gave it up: the worker died."))
 
@@ -100,10 +98,8 @@ def test_a_rank_that_a_worker_could_not_read_is_named(
     from graphdoctor.trace.folder import open_folder
 
     class LosesOne(Local):
-        def run(
-            self, work: Any, pieces: Sequence[Any], *, ahead: int | None = None
-        ) -> Iterator[Outcome[Any]]:
-            for index, found in super().run(work, pieces, ahead=ahead):
+        def run(self, work: Any, pieces: Sequence[Any]) -> Iterator[Outcome[Any]]:
+            for index, found in super().run(work, pieces):
                 yield index, Failure("ended", "its process ended twice") if index == 1 else found
 
     (gap,) = [

@@ -49,11 +49,6 @@ def killed_once(marker):
     return "done"
 
 
-def slow_at_0(number):
-    time.sleep(0.5 if number == 0 else 0)
-    return number
-
-
 def slow_square(number):
     time.sleep(0.3)
     return number * number

@@ -10,12 +10,9 @@ import tempfile
 import threading
 import time
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.executors import local, machine, on_ray
@@ -72,7 +69,7 @@ def test_a_piece_that_raises_is_an_outcome(jobs, share):
     ],
 )
 def test_a_worker_that_ends_fails_its_piece_alone(work, share, reason):
-    outcomes = in_order(Local(2).run(work, list(range(6)), share=share, ahead=1))
+    outcomes = in_order(Local(2).run(work, list(range(6)), share=share))
     assert [outcome for _, outcome in outcomes if not isinstance(outcome, Failure)] == [
         0,
         1,
@@ -89,14 +86,6 @@ def test_a_piece_whose_worker_is_killed_runs_once_more(tmp_path):
     markers = [tmp_path / str(number) for number in range(4)]
     outcomes = in_order(Local(2).run(pieces.killed_once, markers))
     assert outcomes == [(number, "done") for number in range(4)]
-
-
-@pytest.mark.slow
-def test_no_piece_begins_too_far_ahead():
-    order = [index for index, _ in Local(2).run(pieces.slow_at_0, list(range(12)), ahead=3)]
-    assert sorted(order) == list(range(12))
-    # Piece 0 is slow: 1, 2 and 3 may come before it, and no other.
-    assert order.index(0) == 3
 
 
 @for_each(
@@ -325,60 +314,6 @@ def test_an_address_without_an_answer_is_refused(address):
 
 GIB = 2**30
 EIGHT = Machine((0, 4, 1, 5, 2, 6, 3, 7), True, ("0", "1", "2"), 64 * GIB, 40 * GIB)
-
-
-@st.composite
-def machines(draw):
-    numbers = draw(st.lists(st.integers(0, 300), min_size=1, max_size=40, unique=True))
-    gpu_count = draw(st.none() | st.integers(0, 9))
-    names = None if gpu_count is None else tuple(map(str, range(gpu_count)))
-    total = draw(st.none() | st.integers(1, 1000))
-    available = draw(st.none() | st.integers(0, total or 1000))
-    return Machine(tuple(numbers), draw(st.booleans()), names, total, available)
-
-
-shares = st.builds(
-    Share, st.none() | st.integers(1, 20), st.integers(0, 4), st.none() | st.integers(1, 500)
-)
-
-
-@given(machines(), shares, st.integers(1, 50))
-def test_slots_have_what_was_asked_for_and_nothing_in_common(there, share, most):
-    cores = there.cores
-    can_be_given = (
-        (share.cpus or 0) <= len(cores)
-        and share.gpus <= len(there.gpus or ())
-        and (
-            share.memory_bytes is None
-            or there.total_bytes is None
-            or share.memory_bytes <= there.total_bytes
-        )
-    )
-    if not can_be_given:
-        with pytest.raises(GraphDoctorError):
-            slots_for(share, there, most=most)
-        return
-    slots = slots_for(share, there, most=most)
-    assert [slot.number for slot in slots] == list(range(1, len(slots) + 1))
-    for slot in slots:
-        assert len(slot.gpus) == share.gpus
-        if share.cpus is None or not there.can_pin:
-            assert slot.cores is None
-        else:
-            assert len(slot.cores) == share.cpus
-    for one, other in combinations(slots, 2):
-        assert not set(one.gpus) & set(other.gpus)
-        assert not set(one.cores or ()) & set(other.cores or ())
-    # One more is too many.
-    room = most
-    if share.cpus:
-        room = min(room, len(cores) // share.cpus)
-    if share.gpus:
-        room = min(room, len(there.gpus) // share.gpus)
-    if share.memory_bytes and there.available_bytes is not None:
-        room = min(room, max(1, there.available_bytes // share.memory_bytes))
-    assert len(slots) == room
-    assert len({slot.name for slot in slots}) == len(slots)
 
 
 @for_each(

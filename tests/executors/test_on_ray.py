@@ -116,7 +116,7 @@ def test_a_piece_that_fails_for_good_costs_no_other(cluster):
 
 @pytest.mark.nightly
 def test_ray_client_gives_the_same_answer(cluster, client):
-    outcomes = in_order(OnRay(client, at_once=2).run(pieces.square, list(range(5)), ahead=2))
+    outcomes = in_order(OnRay(client, at_once=2).run(pieces.square, list(range(5))))
     assert outcomes == in_order(Local(1).run(pieces.square, list(range(5))))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -212,27 +212,12 @@ class Subject:
         return self.reference.replay(program, name, spec=spec)
 
 
-def follow(
-    subject: Subject,
-    *,
-    limit_s: float,
-    on_phase: Callable[[str], None],
-    followed: Sequence[tuple[Subject, Stages]] = (),
-) -> Stages:
+def follow(subject: Subject, *, limit_s: float, on_phase: Callable[[str], None]) -> Stages:
     """Find the first stage of the compiler that fails, and what of it."""
-
-    def before_backend(of: Subject) -> object:
-        # These stages have no mode and no options.
-        return of.spec.backend, {**of.changes, "mode": None, "options": None}
-
     following = Following(subject, time.monotonic() + limit_s, on_phase)
-    same = before_backend(subject)
-    known = [stages for other, stages in followed if before_backend(other) == same]
-    if (stages := following.as_followed(known)) is None:
-        following.find_stage()
-        following.find_parts()
-        stages = following.stages
-    return stages
+    following.find_stage()
+    following.find_parts()
+    return following.stages
 
 
 def stages_of(backend: str) -> tuple[str, ...]:
@@ -289,12 +274,6 @@ class Following:
             if self.stage:
                 self._find_parts()
 
-    def as_followed(self, followed: Sequence[Stages]) -> Stages | None:
-        """Return the stages of another variant, if what helps there helps here, else None."""
-        with suppress(_OutOfTimeError):
-            return next(filter(None, map(self._as_known, followed)), None)
-        return None
-
     @property
     def stages(self) -> Stages:
         """What was found so far."""
@@ -314,19 +293,6 @@ class Following:
         except _OutOfTimeError:
             runs = counted(len(self.results), "run")
             self.note = f"stopped after {runs}: the time was up"
-
-    def _as_known(self, known: Stages) -> Stages | None:
-        """Return the stages of another variant, if what helps there helps here, else None."""
-        backend, workaround = self.subject.spec.backend, known.workaround
-        if workaround is None or known.part is None or self._try(backend).is_right:
-            return None
-        switch = Switch(known.part, lines=workaround.lines, spec=workaround.arguments)
-        if not self._try(backend, (switch,)).is_right:
-            return None
-        earlier = (
-            result for result in known.results if not result.without and result.name != backend
-        )
-        return known.replace(results=(*earlier, *self.results))
 
     def _choose(self, switches: tuple[Switch, ...]) -> None:
         """Choose parts, and find lines to write by hand to do without them; tried, unless the run

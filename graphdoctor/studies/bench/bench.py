@@ -25,7 +25,6 @@ from graphdoctor.facts.bench import (
     BenchReport,
     BenchVerdict,
     Noise,
-    Stages,
     Throughput,
     Variant,
     asks_for_cuda_graphs,
@@ -127,7 +126,6 @@ class _Bench:
     folder: Path
     recordings: dict[str, str] = field(default_factory=dict)
     gaps: dict[CaptureGap, list[str]] = field(default_factory=dict)
-    followed: list[tuple[Subject, Stages]] = field(default_factory=list)
 
     def report(self, diagnosis: Diagnosis | None) -> tuple[BenchReport, Diagnosis]:
         """Time the ways side by side, then look into each as far as that is asked for.
@@ -253,9 +251,7 @@ class _Bench:
 
         spec = way.spec.spec(self.ways.base)
         subject = Subject(reference, way.program, spec, way.spec.changes, way.slug)
-        stages = follow(subject, limit_s=_STAGES_S, on_phase=say, followed=self.followed)
-        self.followed.append((subject, stages))
-        return variant.replace(stages=stages)
+        return variant.replace(stages=follow(subject, limit_s=_STAGES_S, on_phase=say))
 
     @property
     def _has_causes(self) -> bool:

@@ -303,8 +303,9 @@ class _Source:
 def _branches(outer: ast.AST) -> Iterator[_Branch]:
     """Yield the branches of each block of a node."""
     for name in ("body", "orelse", "finalbody"):
-        block = getattr(outer, name, None)
-        for at, node in enumerate(block if isinstance(block, list) else (), start=1):
+        value = getattr(outer, name, None)
+        block: list[ast.stmt] = value if isinstance(value, list) else []
+        for at, node in enumerate(block, start=1):
             match node:
                 case ast.If(test=test, body=body, orelse=orelse):
                     rest = block[at:] if isinstance(body[-1], _LEAVING) else []

@@ -125,10 +125,8 @@ def variant_on(compiler, **spec):
     )
 
 
-def followed(compiler, *, limit_s=60.0, known=()):
-    return follow(
-        variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None, followed=known
-    )
+def followed(compiler, *, limit_s=60.0):
+    return follow(variant_on(compiler), limit_s=limit_s, on_phase=lambda _phase: None)
 
 
 @for_each("stage", stages_of(INDUCTOR))
@@ -220,42 +218,6 @@ def test_a_fake_kernel_is_blamed_only_for_its_own_error():
     other = followed(Compiler({INDUCTOR}, {CROSSREF}, outcome="failed", error_type="RuntimeError"))
     assert (other.first, other.part) == (INDUCTOR, None)
     assert other.note == "it stays so without every part that can be left out"
-
-
-@for_each(
-    "bug", [{INDUCTOR, "prims.op1.default"}, {DECOMPOSED, "aten.op2.default"}, {"eager", "dynamic"}]
-)
-def test_what_helps_another_variant_is_tried_first(bug):
-    compiler = Compiler(bug)
-    first = followed(compiler)
-    known = [(variant_on(compiler, mode="max-autotune"), first)]
-    compiler.count = 0
-    again = followed(compiler, known=known)
-    assert compiler.count == 2
-    assert (again.first, again.part, again.workaround) == (
-        first.first,
-        first.part,
-        first.workaround,
-    )
-    assert [
-        result.outcome
-        for result in again.results
-        if result.name == first.first and not result.without
-    ] == ["wrong"]
-    assert again.results[-1].outcome == "ok"
-
-
-def test_another_variants_workaround_must_help_here():
-    one, other = Compiler({INDUCTOR, "prims.op1.default"}), Compiler({INDUCTOR, "pass_3"})
-    found = followed(other, known=[(variant_on(one, mode="max-autotune"), followed(one))])
-    assert found.part == "the pass pass_3"
-    assert [result.name for result in found.results if not result.without] == list(
-        stages_of(INDUCTOR)
-    )
-    dynamic = [(variant_on(one, dynamic=True), followed(one))]
-    one.count = 0
-    followed(one, known=dynamic)
-    assert one.count > 2
 
 
 def test_what_was_found_until_the_time_was_up_is_kept(monkeypatch):

@@ -62,7 +62,7 @@ class Answers:
     worked: list[str] = field(default_factory=list)
     shares: list[Share] = field(default_factory=list)
 
-    def run(self, work, pieces, *, ahead=None, share=None, on_begin=None):
+    def run(self, work, pieces, *, share=None, on_begin=None):
         assert work == run_piece
         self.shares.append(share)
         for index, piece in enumerate(pieces):
