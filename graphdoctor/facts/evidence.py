@@ -113,9 +113,6 @@ class CompileMark(Fact):
     """Digest of the guards; None if the log has none."""
     collectives: tuple[str, ...] | None = None
     """The collectives that Inductor scheduled, in order; None if the log doesn't say."""
-    mismatch: tuple[str, ...] = ()
-    """The first difference that torch found when it compared the graphs of all ranks, a line for
-    each of two; empty if it found none or wasn't asked for."""
     cache: CacheState | None = None
     """Answer of torch's caches on disk for its graphs, the worst answer of all; None if they
     weren't asked."""
@@ -137,8 +134,5 @@ class LogSpan(Fact):
     """When the first record was written, as ``began_s``; None if the log has none."""
     last_s: float | None = None
     """When the last one was."""
-    executed: tuple[str, ...] | None = None
-    """Compile ids of the graphs that ran, in the order in which they ran; None if torch didn't log
-    it."""
     is_ended: bool | None = None
     """True if the process ran to its end; None in a log that graphdoctor didn't record."""

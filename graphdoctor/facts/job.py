@@ -105,8 +105,6 @@ class RankReport(Rank):
     """When it wrote its first record, in seconds on its machine's clock."""
     last_s: float | None = None
     """When it wrote its last one."""
-    executed: tuple[str, ...] | None = None
-    """Compile ids of the graphs that ran, in order; None if torch didn't log it."""
 
 
 class RankGroup(Fact):
@@ -201,12 +199,10 @@ class Divergence(CompiledFunction):
     """Its cause, between the first two groups; None if unknown."""
 
 
-HangKind = Literal["schedule", "graph", "order", "absent", "stopped"]
-"""``schedule``: ranks scheduled other collectives in one graph; ``graph``: torch
-compared the graphs of all ranks, and they differ; ``order``: they ran their graphs in another
-order; ``absent``: some ranks never compiled a graph with
-collectives that others compiled; ``stopped``: a rank's log ends, in a compile or before it, where
-others went on."""
+HangKind = Literal["schedule", "absent", "stopped"]
+"""``schedule``: ranks scheduled other collectives in one graph; ``absent``: some ranks never
+compiled a graph with collectives that others compiled; ``stopped``: a rank's log ends, in a compile
+or before it, where others went on."""
 
 
 class HangCandidate(CompiledFunction):
@@ -221,8 +217,6 @@ class HangCandidate(CompiledFunction):
     """The ranks that they would wait for."""
     collectives: tuple[str, ...] = ()
     """Collectives they would wait in; empty if the logs don't tell."""
-    words: tuple[str, ...] = ()
-    """The first difference in torch's words, for ``graph``."""
 
 
 StragglerCause = Literal["alone", "cache", "backend", "dynamo", "unknown"]

@@ -31,8 +31,6 @@ _LATENCY = "Guard latency"
 _ANNOTATION = re.compile(r': "[^"]*"')
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?\b")
 _WORSE: tuple[CacheState, ...] = ("hit", "miss", "bypass")
-_OF_RANK = re.compile(r"rank \d+: ")
-_NODE_COUNT = re.compile(r"\d+ call_function nodes")
 _COMMENT = re.compile(r"\s*#")
 
 
@@ -86,10 +84,8 @@ class Marks(Collector):
             "dynamo_start",
             "dynamo_output_graph",
             "dynamo_cpp_guards_str",
-            "graph_execution",
             "compilation_metrics",
             "inductor_collective_schedule",
-            "inductor_spmd_graph_mismatch",
             *CACHE_RECORDS,
         }
     )
@@ -100,15 +96,9 @@ class Marks(Collector):
 
     def _clear(self) -> None:
         self._seen: dict[str, _Seen] = {}
-        self._executed: tuple[str, ...] | None = None
 
     def add(self, record: Record) -> None:
         """See ``Collector``."""
-        if record.kind == "graph_execution":
-            # ``torch/_inductor/debug.py``, 2.13: once, at the end.
-            ids = [entry["compile_id"] for entry in record.json()["graph_execution_order"]]
-            self._executed = tuple(str(compile_id) for compile_id in ids if compile_id is not None)
-            return
         if record.compile_id is None:
             return
         seen = self._seen.setdefault(record.compile_id, _Seen())
@@ -137,8 +127,6 @@ class Marks(Collector):
             case "inductor_collective_schedule":
                 operations = map(str, orjson.loads(payload))
                 fields["collectives"] = (*fields.get("collectives", ()), *operations)
-            case "inductor_spmd_graph_mismatch":
-                fields["mismatch"] = fields.get("mismatch") or _mismatch(payload)
             case "compilation_metrics":
                 pass  # a frame over its recompile limit has no other record
             case _:
@@ -151,7 +139,7 @@ class Marks(Collector):
             CompileMark(compile_id=compile_id, **seen.fields)
             for compile_id, seen in self._seen.items()
         )
-        return LogSpan(marks=tuple(marks), executed=self._executed)
+        return LogSpan(marks=tuple(marks))
 
 
 def graph_digest(text: str) -> str:
@@ -162,13 +150,3 @@ def graph_digest(text: str) -> str:
 def _joined(digests: Iterable[str]) -> str | None:
     parts = list(digests)
     return None if not parts else parts[0] if len(parts) == 1 else graph_digest("\n".join(parts))
-
-
-def _mismatch(report: str) -> tuple[str, ...]:
-    """The first two lines that name an operation of a rank
-    (``torch/_inductor/fx_passes/spmd_check.py``, 2.13).
-    """
-    lines = [line.strip() for line in report.splitlines()]
-    lines = [line for line in lines if _OF_RANK.match(line)]
-    # Where one graph only has more operations, the lines have their numbers.
-    return tuple([line for line in lines if not _NODE_COUNT.search(line)][:2] or lines[:2])

@@ -243,6 +243,5 @@ def _span(
         marks=tuple(part.named(mark) for part, span in spans for mark in span.marks),
         first_s=clock_seconds(main.first),
         last_s=clock_seconds(main.last),
-        executed=next((span.executed for _, span in spans if span.executed is not None), None),
         is_ended=is_ended if has_begun else None,
     )

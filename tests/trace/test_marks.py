@@ -80,28 +80,3 @@ def test_texts_are_kept_where_they_are_asked_for():
     one, other = marked(*records, texts_of=frozenset({"0/1"})).marks
     assert one.graph_text is None
     assert other.graph_text == plain_graph(GRAPH)
-
-
-def test_the_first_difference_that_torch_found_between_ranks():
-    from textwrap import dedent
-
-    report = dedent("""\
-        ================
-        SPMD GRAPH MISMATCH — rank 1, world_size=2
-        ================
-        NODE COUNTS PER RANK:
-          rank 0: 3 call_function nodes
-          rank 1: 4 call_function nodes <--
-
-        DIFFS rank 0 vs rank 1:
-          node 1:
-            rank 0: aten.mul.Tensor meta=[8]
-            rank 1: aten.add.Tensor meta=[8]
-        """)
-    differing = ("rank 0: aten.mul.Tensor meta=[8]", "rank 1: aten.add.Tensor meta=[8]")
-    assert marked(record("inductor_spmd_graph_mismatch", report)).marks[0].mismatch == differing
-    shorter, _, _ = report.partition("DIFFS")
-    assert marked(record("inductor_spmd_graph_mismatch", shorter)).marks[0].mismatch == (
-        "rank 0: 3 call_function nodes",
-        "rank 1: 4 call_function nodes <--",
-    )

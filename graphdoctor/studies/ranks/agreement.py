@@ -259,10 +259,16 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
     """Return places where ranks can wait for others forever, each kind at its first place."""
     places = {}
 
-    def add(kind: HangKind, row: Row, waiting: Ranks, missing: Ranks = (), **more: Any) -> None:  # noqa: ANN401 - fields
+    def add(
+        kind: HangKind, row: Row, waiting: Ranks, missing: Ranks, collectives: Sequence[str] = ()
+    ) -> None:
         if kind not in places:
             places[kind] = HangCandidate(
-                kind=kind, **row.function, waiting=waiting, missing=missing, **more
+                kind=kind,
+                **row.function,
+                waiting=waiting,
+                missing=missing,
+                collectives=tuple(collectives),
             )
 
     ended = tuple(report.rank for report in ranks if report.complete is False)
@@ -279,10 +285,6 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
         waiting, *others = groups_of({rank: started[rank] for rank in sorted(known)}) or [()]
         if others:
             add("schedule", row, waiting, ranks_in(others), collectives=started[waiting[0]])
-        # Torch itself compared graphs over all ranks, and found them different
-        # (``config.spmd_check``).
-        if differing := tuple(rank for rank, mark in marks.items() if mark.mismatch):
-            add("graph", row, differing, words=marks[differing[0]].mismatch)
         # Some never compiled a graph with collectives, nor another graph of the same function.
         calling = tuple(rank for rank, names in started.items() if names)
         present = set().union(*having[row.key[:3]])
@@ -299,19 +301,6 @@ def hang_candidates(rows: Sequence[Row], ranks: Sequence[RankReport]) -> tuple[H
     going = tuple(report.rank for report in ranks if report.complete is not False)
     if ended and rows and rows[-1].compiles.keys() & set(going):
         add("stopped", rows[-1], going, ended)
-    # Ranks ran a graph where others ran another one.
-    keys = {
-        (rank, compile_.compile_id): row for row in rows for rank, compile_ in row.compiles.items()
-    }
-    orders = {
-        report.rank: [keys.get((report.rank, compile_id)) for compile_id in report.executed]
-        for report in ranks
-        if report.executed is not None
-    }
-    for at in range(min(map(len, orders.values()), default=0)):
-        most, *others = groups_of({rank: id(order[at]) for rank, order in orders.items()})
-        if others and (row_of_most := orders[most[0]][at]) is not None:
-            add("order", row_of_most, most, ranks_in(others))
     return tuple(places[kind] for kind in get_args(HangKind) if kind in places)
 
 

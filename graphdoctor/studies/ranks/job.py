@@ -264,7 +264,7 @@ def read_rank(piece: RankPiece) -> RankReport:
         compiles=_compiles(recording, span, piece.root),
         findings=diagnosis.findings,
         gaps=diagnosis.recording.gaps,
-        **values_of(span, "first_s", "last_s", "executed"),
+        **values_of(span, "first_s", "last_s"),
         records=recording.evidence.records,
     )
 

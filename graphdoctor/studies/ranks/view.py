@@ -318,13 +318,8 @@ def _hang_text(hang: HangCandidate, job: Job) -> str:
     waiting, missing = _some(hang.waiting, job), _some(hang.missing, job)
     calls = f" ({_collectives(dict.fromkeys(hang.collectives))})" if hang.collectives else ""
     place = f"{_named(hang, hang.compile)}{calls}"
-    words = f": {'; '.join(hang.words)}" if hang.words else ""
     texts: dict[HangKind, str] = {
         "schedule": f"{waiting} and {missing} call different collectives in {place}",
-        "graph": (
-            f"torch compared the graphs of all ranks in {place}, and they differ{words.rstrip('.')}"
-        ),
-        "order": f"from {place} on, {missing} ran graphs in another order than {waiting}",
         "absent": f"{waiting} can wait in {place} for {missing}, which never compiled it",
         "stopped": f"{waiting} can wait for {missing}, whose log ends at {place}",
     }
