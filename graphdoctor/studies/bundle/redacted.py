@@ -28,9 +28,7 @@ from graphdoctor.facts.guards import GuardChange
 from graphdoctor.facts.picture import GeneratedCode, SourceText
 from graphdoctor.facts.record_kinds import TORCH_KINDS
 from graphdoctor.facts.recording import Environment, TargetInfo
-from graphdoctor.facts.run import CallPhase, Phase
 from graphdoctor.facts.spec import RunSpec, options_of
-from graphdoctor.facts.stack import RESUME_NAME, TRACEBACK_LINE
 from graphdoctor.facts.trials import Variation, WhatIf
 from graphdoctor.probe.wire import INPUTS_FROM_OPTIONS, INPUTS_NOT_NEEDED
 from graphdoctor.rules.catalog import ALL_RULES
@@ -87,10 +85,6 @@ _VALUE = re.compile(r"True|False|None|-?\d{1,6}(?:\.\d{1,6})?")
 
 _CHANGED = re.compile(rf"train mode|eval mode|on|off|True|False|\d+|{_DTYPE}")
 
-_PHASES = "|".join(
-    re.escape(text).replace(r"\{index\}", r"\d+")
-    for text in (*get_args(Phase), *get_args(CallPhase))
-)
 _PATTERNS = {
     "compile_id": r"(?:(?:p|rank|reset)\d+:)*(?:!\d+/?)?(?:-|\d+)?(?:/(?:-|\d+))*(?:_\d+)?$",
     "process": r"(?:p|rank)\d+$",
@@ -107,7 +101,6 @@ _PATTERNS = {
     "version": r"v?\d+(?:\.(?:\d+|dev\d+|post\d+))*(?:(?:a|b|rc)\d*)?(?:\.dev\d+)?"
     r"(?:\+(?:cpu|cu\d+|rocm[\d.]+|xpu|git[0-9a-f]+)\b)?",
     "platform": r"(?:Linux|macOS|Darwin|Windows)-(?:\d+\.\d+)?",
-    "phase": rf"(?:{_PHASES})(?:, compiling \d+/\d+)?$",
 }
 """Patterns of what is kept of a text, from its beginning."""
 
@@ -124,7 +117,7 @@ _WORDS: Mapping[str, Collection[str]] = {
 }
 """Texts that are kept."""
 
-_SHOWN_OPTIONS = frozenset({"backend", "mode", "device", "dtype", "phase"})
+_SHOWN_OPTIONS = frozenset({"backend", "mode", "device", "dtype"})
 
 
 class Redaction:
@@ -255,17 +248,14 @@ class Redaction:
         return numbered.setdefault(text, f"{kind}{len(numbered) + 1}")
 
     def _name(self, text: str) -> str:
-        """Redact a name, dotted or not, or a function as ``Net.forward from line 16``."""
-        if resume := RESUME_NAME.match(text):
-            return f"torch_dynamo_resume_in_{self._name(resume[1])}_at_{resume[2]}"
-        name, line = re.fullmatch(r"(.*?)( from line \d+)?", text, re.DOTALL).groups("")  # type: ignore[union-attr]
+        """Redact a name, dotted or not."""
         parts = (
             part
             if not part or part.isdecimal() or part in _NAMES or _SPECIAL.fullmatch(part)
             else self._pseudonym("name", part)
-            for part in name.split(".")
+            for part in text.split(".")
         )
-        return ".".join(parts) + line
+        return ".".join(parts)
 
     def _file(self, path: str) -> str:
         """From the package on for public packages and Python; else a pseudonym."""
@@ -321,14 +311,10 @@ class Redaction:
         return text if is_public and is_public[1] in _EXCEPTIONS else self._name(text)
 
     def _traceback(self, text: str) -> str:
-        """Keep its places and types; no source and no messages, which are the program's own."""
-        shown = ["Traceback (most recent call last):"]
-        for file, line, function, _ in TRACEBACK_LINE.findall(text):
-            named = self._in_file(file, {"function": function})
-            shown.append(f'  File "{named["file"]}", line {line}, in {named["function"]}')
+        """Keep the type that was raised; places, source and messages are the program's own."""
         raised = re.findall(r"^([A-Za-z_][\w.]*)(?=:|$)", text, re.MULTILINE)
         types = [name for name in raised if name.rpartition(".")[2] in _EXCEPTIONS]
-        return "\n".join([*shown, *(self._exception(name) for name in types[-1:])])
+        return types[-1] if types else LEFT_OUT
 
 
 def _matching(pattern: str) -> _Reader:

@@ -88,11 +88,7 @@ def test_a_name_has_one_pseudonym_everywhere():
         "name1.forward",
     )
     assert call.error.type == "name3.name4"
-    assert call.error.traceback.splitlines() == [
-        "Traceback (most recent call last):",
-        '  File "file1.py", line 3, in forward',
-        "ValueError",
-    ]
+    assert call.error.traceback == "ValueError"
 
 
 @for_each(
@@ -144,14 +140,12 @@ def test_a_change_keeps_sizes_dtypes_and_modes(kind, old, new, shown):
         (Environment(device_name="NVIDIA H100 80GB HBM3"), "device_name", "NVIDIA H100 80GB HBM3"),
         (Environment(packages={"numpy": "2.1.0", "qz": "1.0"}), "packages", {"numpy": "2.1.0"}),
         (Call(index=1, inputs="f32[8, s0], 'f32[1]', 12"), "inputs", "f32[8, s0], …"),
-        (ProbeExit(status=1, phase="call 2, compiling 0/1"), "phase", "call 2, compiling 0/1"),
-        (ProbeExit(status=1, phase="variation 1 of 3: x = 5"), "phase", None),
         (
             ProbeExit(
                 status=1, hint_values={"timeout_s": 3, "phase": "call 2", "python": "qz", "qz": 1}
             ),
             "hint_values",
-            {"timeout_s": 3, "phase": "call 2", "python": "…"},
+            {"timeout_s": 3, "phase": "…", "python": "…"},
         ),
         (
             TargetInfo(
