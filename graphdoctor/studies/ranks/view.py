@@ -156,8 +156,6 @@ def verdict(job: Job) -> tuple[str, Tone]:
     }.items():
         if ranks:
             return f"Ranks agree as far as their logs go, but {ranks_text(ranks)} {end}.", "warning"
-    if job.hangs:
-        return "Ranks agree on what Dynamo made, but they can wait for each other forever.", "bad"
     is_good = all(finding.severity == "info" for finding in job.findings)
     compiles = counted(len(job.agreement), "compile")
     return f"All ranks agree on {compiles}.", "good" if is_good else "warning"
