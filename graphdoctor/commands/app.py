@@ -39,7 +39,7 @@ _HEADINGS = {
     """,
     "What to report": """
         --rank --own-code --select --ignore --stages --stage --graph --compile --recording --all
-        --redact --with-trials --with-environment --drop
+        --redact --with-environment --drop
     """,
     "Output": """
         --output --format --html --open --report --force --source --stdout --recordings
@@ -56,7 +56,7 @@ _NAMES_OF_SELDOM = """
     --exclude --shard --resume --only --dynamic --fullgraph --option --regional --config --coverage
     --check-results --thorough --pages --again --vary --jobs --no-timing
     --trial-timeout --trial-memory --on --cpus --gpus --memory --retries --no-baseline --allow-empty
-    --own-code --select --ignore --stages --stage --graph --compile --with-trials --drop --open
+    --own-code --select --ignore --stages --stage --graph --compile --drop --open
     --other-python --force --source --stdout --recordings --quiet --color
 """
 SELDOM = frozenset(_NAMES_OF_SELDOM.split())

@@ -30,7 +30,6 @@ def bundle(
     redact: bool = option(
         False, "Leave out logs, source, paths, values and the program's own names."
     ),
-    with_trials: bool = option(False, "Include recordings of fixes and remedies that were tried."),
     with_environment: bool = option(
         False, "Include the values of environment variables that torch guards."
     ),
@@ -60,7 +59,6 @@ def bundle(
     from graphdoctor.studies.bundle.bundle import Bundle, zipped
 
     excluded = {
-        "--redact and --with-trials": redact and with_trials,
         "--redact and --with-environment": redact and with_environment,
         "--redact and --run": redact and is_run,
         "--no-try and --run": is_run and not is_tried,
@@ -84,7 +82,6 @@ def bundle(
             place.root or Path.cwd(),
             progress.show_phase,
             is_redacted=redact,
-            has_trials=with_trials,
             has_environment=with_environment,
             is_tried=is_tried,
             show=progress.say if is_run else None,

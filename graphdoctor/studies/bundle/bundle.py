@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -72,9 +71,6 @@ _OWN_FILES = (
     DECLINED_FILE,
     WHAT_IF_FILE,
 )
-_TRIALS = tuple(Path(name).stem for name in (FIXES_FILE, WHAT_IF_FILE))
-"""Folders with the recordings of trials; each is named after the file with their results."""
-_TENSORS = ".pt"
 _LOG = "dedicated_log_torch_trace_"
 _LOGS = f"recording/{TRACE_FOLDER}/"
 _MAX_TRACEBACK = 6_000
@@ -98,7 +94,6 @@ class Bundle:
     root: Path
     on_phase: Callable[[str], None]
     is_redacted: bool = False
-    has_trials: bool = False
     has_environment: bool = False
     is_tried: bool = True
     show: Callable[[str], None] | None = None
@@ -231,11 +226,9 @@ class Bundle:
             is_named_by_torch = place.name.startswith(_LOG) and place.suffix == ".log"
             yield f"{_LOGS}{place.name if is_named_by_torch else f'{_LOG}{place.stem}.log'}", place
             return
-        below = (place / name for name in (TRACE_FOLDER, *_TRIALS))
-        folders = [place, *(folder for folder in below if not folder.is_symlink())]
-        links = sum(
-            path.is_symlink() for folder in folders if folder.is_dir() for path in folder.iterdir()
-        )
+        logs = place / TRACE_FOLDER
+        folders = [place, *([logs] if logs.is_dir() and not logs.is_symlink() else [])]
+        links = sum(path.is_symlink() for folder in folders for path in folder.iterdir())
         if links:
             self.notes.append(f"{counted(links, 'symbolic link')} in the recording's folder.")
         for name in _OWN_FILES:
@@ -244,20 +237,6 @@ class Bundle:
         for path in (Path(log.location) for log in find_logs(place)):
             relative = path.relative_to(place.absolute()).as_posix()
             yield f"{_LOGS}{relative.removeprefix(f'{TRACE_FOLDER}/')}", path
-        for name in _TRIALS:
-            folder = place / name
-            # os.walk enters no links but the first.
-            walked = os.walk(folder) if not folder.is_symlink() else ()
-            paths = (Path(parent, file) for parent, _, names in walked for file in names)
-            trials = sorted(path for path in paths if is_own_file(path) and path.suffix != _TENSORS)
-            if self.has_trials:
-                for path in trials:
-                    yield f"recording/{path.relative_to(place).as_posix()}", path
-            elif trials:
-                self.notes.append(
-                    f"Recordings of trials (`{name}/`); `--with-trials` includes them, without"
-                    " tensors."
-                )
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:

@@ -210,20 +210,6 @@ def test_a_torch_trace_folder_is_bundled_without_a_script(tmp_path, run_here):
     assert "recording/trace/dedicated_log_torch_trace_recorded.log" in names
 
 
-def test_trials_come_along_when_asked_for_without_their_tensors(tmp_path, run_here):
-    trial = tmp_path / "trials" / "fixes" / "one"
-    shutil.copytree(RECORDINGS / "item", tmp_path / "trials")
-    shutil.copytree(RECORDINGS / "item", trial)
-    (trial / "outputs.pt").write_bytes(b"tensors")
-    told = run_here("bundle", "trials", "--no-try", "-o", "without.zip")
-    assert "`--with-trials` includes them" in told.stderr
-    run_here("bundle", "trials", "--no-try", "--with-trials", "-o", "with.zip")
-    assert not [name for name in names_in(tmp_path / "without.zip") if "fixes/" in name]
-    with_trials = [name for name in names_in(tmp_path / "with.zip") if "fixes/" in name]
-    assert "recording/fixes/one/recording.json" in with_trials
-    assert not [name for name in with_trials if name.endswith(".pt")]
-
-
 def test_a_too_large_file_is_left_out_and_named(tmp_path, run_here, monkeypatch):
     shutil.copytree(RECORDINGS / "item", tmp_path / "large")
     monkeypatch.setattr("graphdoctor.studies.bundle.bundle.MAX_FILE_BYTES", 50_000)

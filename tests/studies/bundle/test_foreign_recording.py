@@ -107,7 +107,7 @@ def bundled(tmp_path):
 @pytest.mark.parametrize("name", ["request.json", "crash.txt", "fixes.json", "probe.jsonl"])
 def test_a_file_that_is_a_link_is_left_out(recording, tmp_path, run_here, name):
     replaced_by_link(recording / name, tmp_path / "outside")
-    process = run_here("bundle", recording, "--with-trials", status=0)
+    process = run_here("bundle", recording, status=0)
     assert SECRET.encode() not in bundled(tmp_path)
     assert "left out: 1 symbolic link in the recording's folder." in process.stderr
 
@@ -136,5 +136,5 @@ def test_a_folder_that_is_a_link_is_none(recording, tmp_path, run_here, name, st
     (outside / "dedicated_log_torch_trace_x.log").write_text(SECRET)
     shutil.rmtree(recording / name, ignore_errors=True)
     (recording / name).symlink_to(outside)
-    assert run_here("bundle", recording, "--with-trials").returncode == status
+    assert run_here("bundle", recording).returncode == status
     assert status or SECRET.encode() not in bundled(tmp_path)
