@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import islice
@@ -128,8 +128,11 @@ class Results:
 
     def add_state(self, modules: Modules) -> None:
         """Keep parameters, buffers, gradients and plain attributes of modules after the calls."""
+        self._keep(
+            "state", {f"{name}{AFTER_CALLS}": it for name, it in tensors_of(modules).items()}
+        )
         for prefix, module in modules.items():
-            self._keep("state", dict(_state(module, f"{prefix}." if prefix else "")))
+            self._keep("state", dict(_attributes(module, f"{prefix}." if prefix else "")))
         gradients = {
             f"{GRADIENT_OF}{name}{AFTER_CALLS}": value.grad
             for name, value in parameters_of(modules).items()
@@ -205,9 +208,7 @@ def named_leaves(value: object, name: str, depth: int = 0) -> Iterator[tuple[str
                 yield from named_leaves(member, f"{name}{path}.{key}", depth + 1)
 
 
-def _state(module: Module, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in (*module.named_parameters(), *module.named_buffers()):
-        yield f"{prefix}{name}{AFTER_CALLS}", value
+def _attributes(module: Module, prefix: str) -> Iterator[tuple[str, Any]]:
     for path, part in module.named_modules():
         for name, value in vars(part).items():
             if name in _OF_EVERY_MODULE:
@@ -282,19 +283,19 @@ def _used_by(function: Any) -> Iterator[tuple[str, Any]]:
 
 def parameters_of(modules: Modules) -> Tensors:
     """List the parameters of several modules, each under the module's name."""
-    return {
-        f"{prefix}.{name}".lstrip("."): value
-        for prefix, module in modules.items()
-        for name, value in module.named_parameters()
-    }
+    return _named(modules, Module.named_parameters)
 
 
 def tensors_of(modules: Modules) -> Tensors:
     """List the parameters and buffers of several modules, each under the module's name."""
-    return parameters_of(modules) | {
-        f"{prefix}.{name}".lstrip("."): value
+    return parameters_of(modules) | _named(modules, Module.named_buffers)
+
+
+def _named(modules: Modules, named: Callable[[Module], Iterator[tuple[str, Tensor]]]) -> Tensors:
+    return {
+        f"{prefix}.{name}".lstrip("."): tensor
         for prefix, module in modules.items()
-        for name, value in module.named_buffers()
+        for name, tensor in named(module)
     }
 
 

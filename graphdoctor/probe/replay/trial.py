@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import reduce
-from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -150,18 +149,18 @@ class Trial:
     def _replaced(self, call: Call, source: str, change: Callable[[Any], Any]) -> Call:
         """Change what a source stands for, in the arguments or in the module that is called."""
         match = _ARGUMENT.fullmatch(source)
-        parameters = {} if self._signature is None else self._signature.parameters
-        steps = [
+        name, rest = ("", "") if match is None else (match[1], match[2])
+        steps: list[Step] = [
             ("attribute", attribute) if attribute else ("item", int(index) if index else key)
-            for key, index, attribute in _STEP.findall("" if match is None else match[2])
+            for key, index, attribute in _STEP.findall(rest)
         ]
-        whole: Any = [*call]
-        if match is None or match[1] not in parameters:
-            if match is None or match[1] != "self" or not isinstance(self._function, Module):
-                raise TargetError(f"{source} isn't an argument of the call")
-            whole = self._function
-        else:
-            steps = self._path(call, parameters[match[1]], steps)
+        bound = None
+        whole: Any = self._function
+        if self._signature is not None and name in self._signature.parameters:
+            bound = self._signature.bind(*call[0], **call[1])
+            whole, steps = dict(bound.arguments), [("item", name), *steps]
+        elif name != "self" or not isinstance(self._function, Module):
+            raise TargetError(f"{source} isn't an argument of the call")
         try:
             reduce(item_at, steps, whole)
         except (AttributeError, KeyError, IndexError, TypeError):
@@ -169,21 +168,10 @@ class Trial:
         changed = replaced_in(whole, steps, change)
         if changed is whole:
             return call
-        if whole is self._function or any(kind == "attribute" for kind, _ in steps):
+        if bound is None or any(kind == "attribute" for kind, _ in steps):
             raise TargetError(f"{source} can't be replaced in the call")
-        args, kwargs = changed
-        return args, kwargs
-
-    def _path(self, call: Call, parameter: Parameter, steps: list[Step]) -> list[Step]:
-        """Find where an argument is in a call, or would be if it were passed by name."""
-        name = parameter.name
-        if parameter.kind is Parameter.VAR_KEYWORD:
-            return [("item", 1), *steps]
-        if parameter.kind is Parameter.VAR_POSITIONAL and steps:
-            name = f"{name}[{steps[0][1]}]"
-            steps = steps[1:]
-        passed = {argument: path for path, argument, _ in passed_arguments(call, self._function)}
-        return [*passed.get(name, (("item", 1), ("item", name))), *steps]
+        bound.arguments.update(changed)
+        return bound.args, bound.kwargs
 
     def begin_call(self, call: Call) -> None:
         """Keep copies of a call's arguments, and of its defaults, to see whether it mutates
@@ -301,11 +289,7 @@ class Trial:
         """Leave out attributes of modules, which an exported program doesn't have; those that the
         calls change.
         """
-        owned = {
-            f"{prefix}.{name}".lstrip(".") + AFTER_CALLS
-            for prefix, module in self.modules.items()
-            for name, _ in (*module.named_parameters(), *module.named_buffers())
-        }
+        owned = {name + AFTER_CALLS for name in tensors_of(self.modules)}
         states = mine.values["state"], eager.values["state"]
         names = {name for state in states for name in state if name.endswith(AFTER_CALLS)} - owned
         taken = [{name: state.pop(name, None) for name in names} for state in states]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, TypeVar
 
-import torch
 from torch.nn import Module
 from torch.profiler import record_function
 
@@ -277,11 +276,8 @@ class Workload:
         # Of an export, ``compiled`` is its program, and nothing is compiled.
         if not is_eager and (self.is_compiled or self.compiled is not self.function):
             return forward(self.compiled, call, no_grad=no_grad)
-        # What the program itself compiles stays compiled, unless that is asked about.
-        is_plain = self.trial is not None and self.trial.has_forms
-        plainly = torch.compiler.set_stance("force_eager") if is_plain else nullcontext()
         # Compiled regions are in the target itself.
-        with plainly, nullcontext() if self._regions is None else self._regions.off():
+        with nullcontext() if self._regions is None else self._regions.off():
             return forward(self.function, call, no_grad=no_grad)
 
     def make_again(
