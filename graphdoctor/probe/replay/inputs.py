@@ -88,7 +88,7 @@ _MANY = 4
 
 _MAX_STATE = 6
 """So many parameters and buffers are also changed one at a time, those with few numbers first."""
-_FEW = 16
+_FEW = 1
 """What has more numbers gets the first of the changes only."""
 
 _CONSTANT_CHANGES = {

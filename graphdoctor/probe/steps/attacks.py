@@ -18,7 +18,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
@@ -50,8 +50,9 @@ from ..replay.looking import Arcs, Line, Looker, lines_in, lines_left_twice, tra
 from ..replay.results import AFTER_CALLS, GRADIENT_OF, Results, plain_of, tensors_of
 from ..replay.returned import Returns
 from ..replay.rows_alike import RowsAlike, same_rows
-from ..target.snapshot import FreshCopies, State, is_same
+from ..target.snapshot import FreshCopies, State, is_same, set_for
 from ..target.targets import Call
+from ..torch_private.torch_api import tensors_in
 from ..wire import ATTACKS_FILE
 from .workload import Workload
 
@@ -67,6 +68,9 @@ _HEAVY, _LONG = 2**23, 2**14
 _HEAVY_DRAWN = 10
 """How many calls with random values are made of a program with so many numbers in its tensors, or
 so many steps in its calls."""
+
+_SMALL = 2**20
+"""Up to so many numbers, threads cost more than they save, as trials share the cores."""
 
 _MAX_OUTCOMES = 8
 _MAX_SEARCHED = 3
@@ -155,7 +159,7 @@ class Attacking:
         events = self._workload.events
         limit = torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT)
         try:
-            with self._workload.repeating("trying other inputs"), limit:
+            with self._workload.repeating("trying other inputs"), limit, self._few_threads():
                 self._state.restore()
                 function = self._workload.function
                 # Of copies: the program's own calls stay as they are.
@@ -169,6 +173,13 @@ class Attacking:
             return
         if attacked is not None:
             events.write("attacked", attacked)
+
+    def _few_threads(self) -> AbstractContextManager[None]:
+        """Compute small programs with one thread."""
+        given = tensors_in(self._calls[0])
+        if sum(tensor.numel() for tensor in (*self._tensors.values(), *given)) > _SMALL:
+            return nullcontext()
+        return set_for(torch.set_num_threads, torch.get_num_threads(), 1)
 
     # The untouched program.
 
