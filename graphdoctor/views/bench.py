@@ -212,7 +212,7 @@ def _compile(variant: Variant) -> Cell | None:
         return Cell(seconds_text(warm_s))
     # Inductor counts a graph's forward and backward, so they can be more than the graphs.
     count = cache.hits + cache.misses + cache.bypasses
-    return Cell(seconds_text(warm_s), f"cache hits: {cache.hits} of {count}")
+    return Cell(seconds_text(warm_s), f"cache hits: {cache.hits} of {count}" if count else "")
 
 
 def _speedup(variant: Variant) -> Cell:

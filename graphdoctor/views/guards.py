@@ -111,18 +111,19 @@ def _answer(guards: Guards) -> Iterator[Block]:
     if call_us is not None:
         spread = _spread(guards.call_low_us, guards.call_high_us)
         texts.append(f"steady call {time_text(call_us)}{spread}")
-    if searches_us is not None and (share := guards.share) is not None:
-        yield Verdict(f"Guard checks take {percent(share)} of a steady call.", _tone(share))
-        warm = "" if checks_us is None else f", repeated with warm caches {time_text(checks_us)}"
-        texts.append(f"its guard checks {time_text(searches_us)}{warm}")
-    elif checks_us is not None and (share := guards.warm_share) is not None:
-        least = f"at least {percent(share)} of a steady call: timed with warm caches"
-        yield Verdict(f"Guard checks take {least}.", _tone(share))
-        texts.append(f"its guard checks at least {time_text(checks_us)}")
-    elif call_us is not None and (time_us := searches_us or checks_us):
+    time_us = checks_us if searches_us is None else searches_us
+    if time_us is not None:
+        texts.append(f"its guard checks {time_text(time_us)}")
+    share, least = guards.share, ""
+    if searches_us is None:
+        # Timed with warm caches.
+        share, least = guards.warm_share, "at least "
+    if share is not None:
+        text = f"Guard checks take {least}{percent(share)} of a steady call."
+        yield Verdict(text, _tone(share))
+    elif call_us is not None and time_us:
         text = "Too noisy to say which share of a steady call guard checks take."
         yield Verdict(text, "warning")
-        texts.append(f"its guard checks {time_text(time_us)}")
     elif call_us is not None and not any(guard_set.runs_per_call for guard_set in guards.sets):
         text = "The steady call runs no compiled code, so there are no checks to time."
         yield Verdict(text, "warning")

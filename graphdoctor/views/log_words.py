@@ -5,7 +5,7 @@ isn't shown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import get_args
 
 from graphdoctor.facts.base import grouped
@@ -16,6 +16,7 @@ from graphdoctor.facts.evidence import (
     CacheState,
     FakeKernel,
     LogEvidence,
+    RecordCount,
     ShapeKind,
 )
 from graphdoctor.facts.job import Job
@@ -92,41 +93,25 @@ def kernel_text(kernel: FakeKernel) -> str:
 
 def unshown_text(diagnosis: Diagnosis) -> Iterator[Note]:
     """Yield the records that a report doesn't show, by kind."""
-    counts = {
-        record.kind: (record.count,)
-        for record in diagnosis.recording.evidence.records
-        if not record.is_shown
-    }
-    yield from _unshown("", counts, is_foreign=diagnosis.recording.is_foreign)
+    recording = diagnosis.recording
+    yield from _unshown(recording.evidence.records, "", is_foreign=recording.is_foreign)
 
 
 def unshown_in_job(job: Job) -> Iterator[Note]:
-    """Yield the records that the report of a job doesn't show: of each kind, how many a rank
-    has.
-    """
-    records = (record for rank in job.ranks for record in rank.records if not record.is_shown)
-    counts = grouped((record.kind, record.count) for record in records)
-    has_all = {
-        kind: (*of_ranks, *([0] if len(of_ranks) < len(job.ranks) else []))
-        for kind, of_ranks in counts.items()
-    }
-    yield from _unshown(
-        " of each rank", has_all, is_foreign=any(gap.kind == "foreign_log" for gap in job.gaps)
-    )
+    """Yield the records that the report of a job doesn't show, of all ranks together."""
+    is_foreign = any(gap.kind == "foreign_log" for gap in job.gaps)
+    records = [record for rank in job.ranks for record in rank.records]
+    yield from _unshown(records, " of all ranks", is_foreign=is_foreign)
 
 
-def _unshown(
-    whose: str, counts: Mapping[str, Sequence[int]], *, is_foreign: bool
-) -> Iterator[Note]:
-    """Yield a note of all kinds, unless a log has more of them than torch writes, each with its
-    least and most records.
-    """
-    ranked = sorted(counts.items(), key=lambda item: (-max(item[1]), item[0]))
-    kinds = []
-    for kind, of_kind in ranked:
-        ends = dict.fromkeys((str(min(of_kind)), str(max(of_kind))))
-        kinds.append(f"{'–'.join(ends)} {shortened(kind, _MAX_REASON)}")
-    listed = few_text(kinds, _MAX_KINDS)
+def _unshown(records: Iterable[RecordCount], whose: str, *, is_foreign: bool) -> Iterator[Note]:
+    """Yield a note of all kinds, unless a log has more of them than torch writes."""
+    counts: Counter[str] = Counter()
+    for record in records:
+        counts[record.kind] += 0 if record.is_shown else record.count
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    kinds = [f"{count} {shortened(kind, _MAX_REASON)}" for kind, count in ordered if count]
     if kinds:
+        listed = few_text(kinds, _MAX_KINDS)
         text = f"Also in the log{whose}: {listed}; tlparse writes them to files."
         yield Note(Span(text), "dim", show="always" if is_foreign else "long")

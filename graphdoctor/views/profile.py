@@ -166,16 +166,7 @@ def _parts(report: ProfileReport, picture: Picture | None, files: words.Files) -
 
 
 def _how(report: ProfileReport) -> Iterator[Row]:
-    """Yield the numbers that the answer rests on, settings, and what the profile took its time
-    for.
-    """
-    for name, value in (report.regime.evidence if report.regime else {}).items():
-        head, _, unit = name.rpartition("_")
-        text = {"share": words.small_percent, "us": time_text}.get(unit)
-        if text is None:
-            yield Row(name.replace("_", " "), f"{value:,.0f}")
-        else:
-            yield Row(head.replace("_", " "), text(value) if value else "0")
+    """Yield settings; the JSON has the numbers that the answer rests on."""
     yield from setting_rows(report.target, report.environment)
     if report.recording is not None:
         yield Row("recording", Span(report.recording))
