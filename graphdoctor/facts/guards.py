@@ -70,8 +70,6 @@ class GuardSet(Fact):
     """All guards in torch's order."""
     unread_lines: tuple[str, ...] = ()
     """Lines of the tree with an unknown layout, at most 20."""
-    latency_us: float | None = None
-    """Microseconds of one check as torch measured it right after the compile, with cold caches."""
     runs_per_call: int | None = None
     """Number of checks of the steady call that succeed; 0 if it doesn't reach them; None if not
     measured."""

@@ -35,7 +35,7 @@ _MANAGER = re.compile(
     r" (?:accessed_by=|type=)"
 )
 _PAIR = re.compile(r"^(?:KeyValueManager pair at index=|RootGuardManager\b)")
-_LATENCY = re.compile(r"^Guard latency = (?P<us>\d+(?:\.\d+)?) us$")
+_LATENCY = re.compile(r"^Guard latency = \d+(?:\.\d+)? us$")
 _HEADING = "TREE_GUARD_MANAGER:"
 _VALUE = re.compile(r"[LG]\['\w+'\](?:\._modules\['[^']+'\])*")
 _MODULE_FOLDERS = re.compile(
@@ -90,7 +90,6 @@ class GuardTree:
     """A parsed tree."""
 
     guards: tuple[TreeGuard, ...]
-    latency_us: float | None
     unread: tuple[str, ...]
 
 
@@ -118,15 +117,11 @@ def parse_tree(payload: str) -> GuardTree:
     """Parse a printed tree."""
     guards = []
     unread = []
-    latency_us = None
     path: list[tuple[int, str | None]] = []
     for line in _joined(payload.splitlines()):
-        if latency := _LATENCY.match(line):
-            latency_us = float(latency["us"])
-            continue
         match = _LINE.match(line)
         if match is None:
-            if line.strip() not in ("", _HEADING):
+            if line.strip() not in ("", _HEADING) and not _LATENCY.match(line):
                 unread.append(line)
             continue
         depth = len(match["bars"]) // 2
@@ -140,7 +135,7 @@ def parse_tree(payload: str) -> GuardTree:
             path.append((depth, above))
         else:
             guards.append(_guard(depth, above, text))
-    return GuardTree(tuple(guards), latency_us, tuple(unread))
+    return GuardTree(tuple(guards), tuple(unread))
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
@@ -227,7 +222,6 @@ def _guard_set(
         "nodes": (),
         "kinds": dict(Counter(node.kind or "other" for node in nodes).most_common()),
         "unread_lines": tree.unread[:_MAX_UNREAD],
-        "latency_us": tree.latency_us,
     }
     if entry is not None:
         costs = dict(entry)
