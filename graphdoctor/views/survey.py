@@ -18,7 +18,6 @@ from graphdoctor.facts.survey import (
     GeometricMean,
     SharedCause,
     SurveyCause,
-    SurveyGroup,
     SurveyReport,
     SurveyRow,
     SurveyStage,
@@ -219,7 +218,7 @@ def _parts(report: SurveyReport, pages: str | None) -> Iterator[Block]:
             f"Missing: {counted(missing, 'piece')}. The same command with --resume runs the rest."
         )
         yield Note(text, "warning")
-    yield from _groups(report)
+    yield _group_table(report)
     summary = report.summary
     causes = _causes(summary.causes, summary.cause_count)
     yield Section("What costs most over all targets", causes, "Causes")
@@ -279,24 +278,14 @@ def _outcomes(rows: Iterable[SurveyRow]) -> str:
     return ", ".join(f"{count:,} {text}" for text, count in texts.most_common())
 
 
-def _groups(report: SurveyReport) -> Iterator[Block]:
-    groups = report.summary.groups
-    of_variants = [group for group in groups if group.family is None]
-    yield _group_table(of_variants if report.rows else [], report, "variant")
-    families = grouped((group.family, group) for group in groups if group.family is not None)
-    if len(families) > 1:
-        ordered = sorted(families.values(), key=lambda family: -sum(it.pieces for it in family))
-        of_families = [group for family in ordered for group in family]
-        most = _MAX_FAMILIES * len(report.variants)
-        yield Section("Families", _group_table(of_families, report, "family", most))
-
-
-def _group_table(
-    groups: Sequence[SurveyGroup], report: SurveyReport, heading: str, most: int | None = None
-) -> Table:
-    """Return a row for each group; columns that are unknown for all are left out."""
+def _group_table(report: SurveyReport) -> Table:
+    """Return a row for each variant, then for each of its families if there are several; columns
+    that are unknown for all are left out.
+    """
+    families = {group.family for group in report.summary.groups} - {None}
+    groups = [group for group in report.summary.groups if group.family is None or len(families) > 1]
     rows = []
-    for group in groups:
+    for group in sorted(groups, key=lambda group: (group.family is not None, -group.pieces)):
         members = [
             row
             for row in report.rows
@@ -313,12 +302,12 @@ def _group_table(
         cold = group.compile_cold_s
         rows.append(
             (
-                Span(group.family or group.variant),
-                Span(group.variant if group.family and len(report.variants) > 1 else ""),
+                Span(group.variant),
+                Span(group.family or ""),
                 passed,
                 f"{group.whole:,} of {known:,}" if known else NOTHING,
                 _mean_cell(group.speedup),
-                _mean_cell(None if group.family else group.speedup_shared),
+                _mean_cell(group.speedup_shared),
                 NOTHING if group.speedup is None else f"{group.faster:,} / {group.slower:,}",
                 NOTHING if cold is None else seconds_text(cold),
                 f"{sum(tried):,} of {len(tried):,}" if tried else NOTHING,
@@ -326,12 +315,15 @@ def _group_table(
         )
     mean = "Geometric mean with its 95% interval, over the targets that "
     columns = (
-        *(heading, "variant", "#passed", "#no breaks"),
+        *("variant", Column("family", is_number=False), "#passed", "#no breaks"),
         Column("speed-up", meaning=f"{mean}pass under this variant: don't compare variants by it."),
-        Column("on shared targets", meaning=f"{mean}pass under every variant."),
-        *("#faster / slower", "#cold compile", "#exports"),
+        Column("shared targets", rank=4, meaning=f"{mean}pass under every variant."),
+        Column("faster / slower", rank=3),
+        Column("cold compile", rank=1),
+        Column("exports", rank=2),
     )
-    return Table(columns, rows, "row", most, f"Figures of each {heading}")
+    most = (1 + _MAX_FAMILIES) * len(report.variants)
+    return Table(columns, rows if report.rows else (), "row", most, "Figures of each variant")
 
 
 def _mean_cell(mean: GeometricMean | None) -> Cell:
