@@ -80,12 +80,6 @@ FAILING = {
         ("failed in call 1, at {file}:3: file.E: base",),
         calls=1,
     ),
-    "half a surrogate pair in a message": Case(
-        function("raise ValueError('\\udc80 lone')"),
-        ("failed in call 1, at {file}:3: ValueError: ", " lone"),
-        calls=1,
-    ),
-    "a recursion without end": Case(function("return f(x)"), ("RecursionError",), calls=1),
     # The process ends.
     "sys.exit at import": Case(
         NET + "import sys\nsys.exit('bye')\n",
@@ -106,11 +100,6 @@ FAILING = {
     "a segmentation fault": Case(
         NET + FIRST_CALL + "    import ctypes; ctypes.string_at(0)\n",
         ("Segmentation fault", 'File "{file}", line 11 in example_inputs', "killed by SIGSEGV"),
-        calls=1,
-    ),
-    "more memory than there is": Case(
-        NET + FIRST_CALL + "    yield (torch.empty(10**15),)\n",
-        ("RuntimeError", "allocate", "while making the inputs of call 2"),
         calls=1,
     ),
 }
@@ -284,9 +273,7 @@ atexit.register(os._exit, 9)
     "it leaves a thread running": "import threading; threading.Thread(target=threading.Event().wait).start()",
     "it leaves a process running": "import os, time\nif os.fork() == 0: time.sleep(20); os._exit(0)",
     "it disables logging": "import logging; logging.disable(logging.CRITICAL)",
-    "it disables loggers": "import logging.config; logging.config.dictConfig({'version': 1})",
     "it sets torch's logs": "import torch._logging; torch._logging.set_logs(recompiles=True)",
-    "it resets torch's logs": "import torch._logging; torch._logging.set_logs()",
 }
 
 
@@ -562,15 +549,6 @@ def test_the_probe_needs_torch_and_nothing_else(tmp_path, clean_target, explain_
 
     assert document["recording"]["environment"]["executable"] == str(python)
     assert (document["summary"]["graphs"], document["summary"]["coverage"]) == (1, 1.0)
-
-
-def test_a_missing_numpy_isnt_mentioned_before_an_error(tmp_path, run_cli):
-    (tmp_path / "file.py").write_text(NET + "model = Nett()\n")
-    (tmp_path / "without").mkdir()
-    (tmp_path / "without" / "numpy.py").write_text("raise ModuleNotFoundError('numpy')\n")
-    process = run_cli("explain", "file.py", env=clean_environment(PYTHONPATH=tmp_path / "without"))
-    assert "name 'Nett' is not defined" in process.stderr
-    assert "NumPy" not in process.stderr
 
 
 def test_an_interpreter_without_torch_is_named(tmp_path, clean_target, run_cli):
