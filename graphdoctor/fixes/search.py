@@ -303,14 +303,13 @@ class _Search:
             return [(trial, why) if (why := self._objection(trial)) else None for trial in trials]
 
         while fixes:
-            [failing] = examine([len(fixes)])
-            if failing is None:
-                [whole] = self._trials.run_each(state, [[*kept, *fixes]])
+            [whole] = self._trials.run_each(state, [[*kept, *fixes]])
+            if (objection := self._objection(whole)) is None:
                 return whole
             if fixes[1:] and self._is_exhausted:
                 return None
             at, (trial, objection) = first_failing(
-                len(fixes), failing, examine, width=self._trials.jobs
+                len(fixes), (whole, objection), examine, width=self._trials.jobs
             )
             blamed = fixes.pop(at)
             if trial.fixes[1:] and objection.reasons:

@@ -30,7 +30,7 @@ def trial(name: str | None, compiles: int | None, *, limit: int = 0, outputs: st
                 title=name,
                 snippet=name,
                 kind="config",
-                addresses=(f"of {name}",),
+                addresses=(f"x.{name}",),
                 keeps_results=True,
             ),
         )
@@ -56,44 +56,43 @@ def warmed_up() -> Any:
         (
             [trial(None, 8, limit=1), trial("size", 8, limit=1), trial("attribute", 1)],
             "attribute, , size",
-            "Fixing `of attribute` alone is enough: 8 compiles → 1, no longer over the recompile limit. "
-            "Fixing `of size` alone: 8 compiles → 8, still over the recompile limit.",
+            "Fixing `x.attribute` alone is enough: 8 compiles → 1, no longer over the recompile limit.",
         ),
         (
             [trial(None, 8), trial("a", 3), trial("b", 3)],
             "a, b, ",
-            "No single cause stands out. Fixing one alone: `of a`: 8 compiles → 3; `of b`: 8 compiles → 3.",
+            "No single cause stands out. Fixing one alone: `x.a`: 8 compiles → 3; `x.b`: 8 compiles → 3.",
         ),
         # One that others add to is not enough.
         (
             [trial(None, 8), trial("a", 3), trial("b", 5), joined(trial("a", 1), trial("b", 1))],
             "a, a, b, ",
-            "Fixing `of a` alone helps most: 8 compiles → 3. Fixing `of b` alone: 8 compiles → 5. "
-            "Fixing `of a` and `of b` together: 8 compiles → 1.",
+            "Fixing `x.a` alone helps most: 8 compiles → 3. "
+            "Fixing `x.a` and `x.b` together: 8 compiles → 1.",
         ),
         (
             [trial(None, 3), trial("a", 3), trial("b", 3), joined(trial("a", 2), trial("b", 2))],
             "a, , a, b",
-            "None of the remedies that were tried saves a compile by itself. Fixing `of a` and `of b` together: 3 compiles → 2.",
+            "None of the remedies that were tried saves a compile by itself. Fixing `x.a` and `x.b` together: 3 compiles → 2.",
         ),
         # One that leaves recompiles isn't either, though nothing that was tried saves more.
         (
             [trial(None, 4), trial("a", 3), trial("b", 4)],
             "a, , b",
-            "Fixing `of a` alone helps most: 4 compiles → 3. Fixing `of b` alone: 4 compiles → 4.",
+            "Fixing `x.a` alone helps most: 4 compiles → 3.",
         ),
         # Warming up saves nothing, and comes after what does.
         (
             [trial(None, 8), warmed_up(), trial("a", 2)],
             "a, , warm-up",
-            "Fixing `of a` alone helps most: 8 compiles → 2.",
+            "Fixing `x.a` alone helps most: 8 compiles → 2.",
         ),
         # One that changes results is never the answer, and a replay that failed comes last and is
         # no zero.
         (
             [trial(None, 8), trial("a", 1, outputs="different"), trial("b", 5), trial("c", None)],
             "b, , a, c",
-            "Fixing `of b` alone helps most: 8 compiles → 5. Fixing `of a` alone: 8 compiles → 1.",
+            "Fixing `x.b` alone helps most: 8 compiles → 5.",
         ),
         (
             [trial(None, 8), trial("a", None)],
