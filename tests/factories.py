@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -187,10 +186,6 @@ def graph(compile_id: str = "0/0", *, index: int = 0, error: str | None = None) 
 
 def context(line: int, statement: str, *enclosing: Enclosing) -> SourceContext:
     """What surrounds a line of ``Net.forward``."""
-    try:
-        nodes = list(ast.walk(ast.parse(statement)))
-    except SyntaxError:
-        nodes = []
     return SourceContext(
         file=FILE,
         line=line,
@@ -198,9 +193,6 @@ def context(line: int, statement: str, *enclosing: Enclosing) -> SourceContext:
         function_line=10,
         statement=statement,
         statement_line=line,
-        statement_end_line=line + len(statement.splitlines()) - 1,
-        readable=tuple({node.id: None for node in nodes if isinstance(node, ast.Name)}),
-        torch="torch",
         enclosing=enclosing,
     )
 

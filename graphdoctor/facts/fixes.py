@@ -61,9 +61,8 @@ requested; the recorded run didn't finish; trials are off; the run couldn't be r
 up."""
 
 
-Where = Literal["before", "instead", "start", "first_call", "each_call", "compile", "compile_call"]
-"""``before``: on a line of its own before the statement; ``instead``: in place of the statement;
-``start``: at the start of the program, after ``import torch`` and before anything compiles;
+Where = Literal["start", "first_call", "each_call", "compile", "compile_call"]
+"""``start``: at the start of the program, after ``import torch`` and before anything compiles;
 ``first_call`` and ``each_call``: in the code that calls the function, before the first call or
 before each, with the values that are passed under the names of its parameters; ``compile``: among
 the arguments of ``torch.compile``; ``compile_call``: in place of the call of ``torch.compile``."""
@@ -74,15 +73,13 @@ class SnippetPlace(Fact):
 
     where: Where
     function: str | None = None
-    """Qualified name of the function that the statement is in, or that is called; None for
-    ``start``, ``compile`` and ``compile_call``."""
+    """Qualified name of the function that is called; None for ``start``, ``compile`` and
+    ``compile_call``."""
     file: str | None = None
-    """Path of the statement's file, as in locations; for ``compile`` and ``compile_call``, that of
-    the program's only call of ``torch.compile``. None for other places, and if unknown."""
+    """For ``compile`` and ``compile_call``, the path of the program's only call of
+    ``torch.compile``, as in locations. None for other places, and if unknown."""
     line: int | None = None
-    """1-based line where the statement or that call starts; None as above."""
-    end_line: int | None = None
-    """1-based line where the statement ends; None unless it goes to a statement."""
+    """1-based line where that call starts; None as above."""
     arguments: tuple[str, ...] = ()
     """For ``first_call`` and ``each_call``, the parameters under whose names the snippet has the
     values that are passed."""

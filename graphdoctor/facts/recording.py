@@ -691,13 +691,6 @@ class SourceContext(Fact):
     statement_line: int | None = None
     """1-based line where the statement starts; None if the line isn't part of one, as in a lambda,
     and if unknown."""
-    statement_end_line: int | None = None
-    """1-based line where it ends, even if ``statement`` is cut; None as above."""
-    readable: tuple[str, ...] = ()
-    """Names in the statement that certainly have a value just before it, without built-in ones."""
-    torch: str | None = None
-    """Name of the torch package just before the statement, such as ``torch``; None if it can't be
-    read there, and if unknown."""
     module_names: tuple[str, ...] = ()
     """Names in the statement that the module alone binds, imports among them."""
     enclosing: tuple[Enclosing, ...] = ()

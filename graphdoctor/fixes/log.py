@@ -124,23 +124,16 @@ class TrialLog:
         entry.is_settled = True
 
     def _add(self, finding: Finding, fix: Candidate, state: State, number: int) -> _Entry:
-        program, place, original_line = state.program, fix.place, self._trials.original_line
-        if place and place.file and place.line and place.end_line:
-            place = place.replace(
-                line=original_line(program, place.file, place.line),
-                end_line=original_line(program, place.file, place.end_line),
-            )
         tried = fix.tried(
             finding,
             self._trials.root,
-            place=place,
             setting=next(iter(fix.change.settings), None) if fix.kind == "config" else None,
-            finding_place=self.shown_place(finding, program),
+            finding_place=self.shown_place(finding, state.program),
             round=number,
             is_on_untouched=not state.applied,
         )
-        around = self._around(finding, program)
-        self._entries.append(_Entry(tried, fix, self._place(finding, program), around))
+        around = self._around(finding, state.program)
+        self._entries.append(_Entry(tried, fix, self._place(finding, state.program), around))
         return self._entries[-1]
 
     def _place(self, finding: Finding, program: Program) -> _Place:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import sys
 from collections.abc import Iterable
@@ -22,7 +21,6 @@ from graphdoctor.rules.toolkit import (
     code_fix,
     from_setting,
     guard_while_compiling,
-    rewritten,
     setting,
     shortened,
 )
@@ -107,8 +105,8 @@ class PrintOrLog(BreakRule, code="GD101"):
         return f"{_output_call(site)} has a side effect, so torch can't put it in a graph"
 
     def suggested(self, site: BreakSite) -> Fixes:
-        in_graph = _print_in_graph if _is_print(site) else guard_while_compiling
-        fixes = [*in_graph(site), *self._settings(site)]
+        kept = _print_in_graph if _is_print(site) else guard_while_compiling
+        fixes = [*kept(site), *self._settings(site)]
         # What keeps the text comes first.
         yield from sorted(fixes, key=lambda fix: not fix.is_safe)
 
@@ -129,28 +127,10 @@ class PrintOrLog(BreakRule, code="GD101"):
 
 
 def _print_in_graph(site: BreakSite) -> Fixes:
-    """Yield the print as an operator of torch's; in words alone if it prints more than tensors and
-    text.
-    """
-    call = site.bare_call
-    if not site.is_own_code or call is None:
-        return
-    values = [ast.unparse(value) for value in call.args if not isinstance(value, ast.Constant)]
-    texts = (
-        re.sub(r"[{}]", r"\g<0>\g<0>", str(value.value))
-        if isinstance(value, ast.Constant)
-        else "{!s}"
-        for value in call.args
-    )
-    written = ", ".join((json.dumps(" ".join(texts), ensure_ascii=False), *values))
-    types = re.findall(r"\.(\w+)'>", site.torch_context)
-    is_known = {*types} <= {"ConstantVariable", "TensorVariable"} and not call.keywords
-    is_pasted = is_known and types.count("TensorVariable") == len(values)
-    code = f"torch._higher_order_ops.print({written})" if is_pasted else None
-    title = f"Keep `{shortened(site.statement)}` in the graph"
-    # torch 2.13 fails where such a print has a size that becomes dynamic, so only a trial tells.
-    by_operator = f"{title}, in an operator that `fix --unsafe-fixes` writes"
-    yield rewritten(site, code, title, otherwise=by_operator)
+    if site.is_own_code and site.bare_call is not None:
+        # torch 2.13 fails where a size in it becomes dynamic, so only a trial tells.
+        title = f"Keep `{shortened(site.statement)}` in the graph, in an operator that"
+        yield code_fix(f"{title} `fix --unsafe-fixes` writes")
 
 
 def _in_list(setting: Literal["reorderable", "ignore"], function: str, *imports: str) -> Fix:

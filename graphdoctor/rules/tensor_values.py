@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphdoctor.rules.branches import without_value
+from graphdoctor.rules.branches import holds
 from graphdoctor.rules.toolkit import (
     NO_VALUE_NEEDED,
     SORT_IN_GRAPH,
@@ -12,7 +12,6 @@ from graphdoctor.rules.toolkit import (
     BreakSite,
     Fixes,
     code_fix,
-    rewritten,
     setting,
     shortened,
 )
@@ -31,21 +30,19 @@ _INSTEAD = {
     "one_hot": "Pass `num_classes` to `one_hot`, as a number",
 }
 """Replacement of a call that reads a tensor."""
-_NO_TORCH = (
-    "cbrt",
-    "comb",
-    "dist",
-    "factorial",
-    "fsum",
-    "gamma",
-    "isqrt",
-    "modf",
-    "perm",
-    "sumprod",
-    "ulp",
-)
-_IN_TORCH = {**dict.fromkeys(_NO_TORCH), "fabs": "abs", "degrees": "rad2deg", "radians": "deg2rad"}
-"""Functions of ``math`` that torch has under another name, or not at all."""
+_IN_USE = {
+    "while": "Write the loop with `torch.while_loop`, or give it a fixed number of steps",
+    "range": "Give the loop a fixed number of steps that doesn't depend on a tensor",
+    "slice": (
+        "Slice by a number that doesn't depend on a tensor, or keep all elements and choose by"
+        " position with `torch.where` and `torch.arange`"
+    ),
+    "index": (
+        "Keep a tensor instead of the Python container, and select from it with"
+        " `torch.index_select`"
+    ),
+}
+"""What to do where the number is needed for more than arithmetic."""
 
 
 class ScalarRead(BreakRule, code="GD103"):
@@ -101,42 +98,40 @@ class ScalarRead(BreakRule, code="GD103"):
             title = "Keep the tensor and index it; only a list of integers can be captured"
             yield code_fix(title, "torch's hint for GB0109")
             return
-        around = _around(site)
-        if "key" in around:
+        uses = _uses(site)
+        if "key" in uses:
             yield SORT_IN_GRAPH
             return
-        yield code_fix(_keep(site, around))
+        yield code_fix(_keep(site, uses))
         # torch can capture item() and tolist() as dynamic numbers; `math.sqrt(t)` needs the value
         # itself, as a branch and `range` do. A captured `bool` can take the wrong case of a
         # `match`, and a number that is captured in an autograd.Function ends in an error of torch's
         # own (2.13).
-        is_inside = site.is_inside("_functorch/autograd_function") or bool(
-            around & {"if", "check", "while", "range"}
+        needs_value = site.is_inside("_functorch/autograd_function") or bool(
+            uses & {"if", "while", "range"}
         )
         is_captured = (site.called or "").rpartition(".")[2] == "tolist"
         if "Tensor.item()" in site.gb_type:
             is_captured = not isinstance(site.node, ast.Subscript)
-        if is_captured and site.called != "bool" and not is_inside:
-            title = "Let torch capture the read as a dynamic number"
+        if is_captured and site.called != "bool" and not needs_value:
             yield setting(
                 "capture_scalar_outputs",
-                title,
+                "Let torch capture the read as a dynamic number",
                 "torch's hint for GB0124",
                 condition=NO_VALUE_NEEDED,
             )
 
 
-def _around(site: BreakSite) -> set[str]:
-    """Return what the statement does with the read: ``if``, ``check``, ``while``, ``range``,
-    ``slice``, ``index``, ``key``.
+def _uses(site: BreakSite) -> set[str]:
+    """Return what the statement needs the number for: ``if``, ``while``, ``range``, ``slice``,
+    ``index``, ``key``.
     """
     uses: set[str] = set()
     for node in ast.walk(site.statement_node or ast.Module([], [])):
         match node:
-            case ast.If(test=part, body=[*_, ast.Raise()]) | ast.Assert(test=part):
-                use = "check"
             case (
                 ast.If(test=part)
+                | ast.Assert(test=part)
                 | ast.IfExp(test=part)
                 | ast.Match(subject=part)
                 | ast.comprehension(ifs=[part])
@@ -154,54 +149,19 @@ def _around(site: BreakSite) -> set[str]:
                 use = "key"
             case _:
                 continue
-        if _is_read_in(part, site.node):
+        # A slice itself reads a tensor among its bounds.
+        is_slice = use == "slice" and (site.node is None or isinstance(site.node, ast.Subscript))
+        if holds(part, site.node) or (is_slice and (not site.node or holds(site.node, part))):
             uses.add(use)
     return uses
 
 
-def _is_read_in(part: ast.expr, read: ast.expr | None) -> bool:
-    """Return whether the read is within a part of its statement; a slice itself reads a tensor
-    among its bounds.
-    """
-    if isinstance(part, ast.Slice) and (read is None or isinstance(read, ast.Subscript)):
-        return read is None or ast.dump(part) in map(ast.dump, ast.walk(read.slice))
-    return read is not None and ast.dump(read) in map(ast.dump, ast.walk(part))
-
-
-def _keep(site: BreakSite, around: set[str]) -> str:
-    name = site.called or ""
-    if "while" in around:
-        return "Write the loop with `torch.while_loop`, or give it a fixed number of steps"
-    if "range" in around or name == "range":
-        return "Give the loop a fixed number of steps that doesn't depend on a tensor"
-    if "slice" in around:
-        fixed = "Slice by a number that doesn't depend on a tensor"
-        return (
-            f"{fixed}, or keep all elements and choose by position with `torch.where` and"
-            " `torch.arange`"
-        )
-    if "index" in around:
-        return (
-            "Keep a tensor instead of the Python container, and select from it with"
-            " `torch.index_select`"
-        )
-    match site.node, site.statement_node:
-        case ast.Call(
-            func=ast.Attribute(value=tensor, attr="item")
-        ) as read, ast.If() as branch if "if" in around:
-            # The branch by the tensor itself.
-            kept = ast.parse(
-                ast.unparse(branch).replace(ast.unparse(read), ast.unparse(tensor))
-            ).body[0]
-            if (
-                isinstance(kept, ast.If)
-                and (why := without_value(kept, shortened(ast.unparse(kept.test)))) is not None
-            ):
-                return why
-    only = ""
+def _keep(site: BreakSite, uses: set[str]) -> str:
+    """Say what to do instead of the read."""
+    name = "range" if site.called == "range" else next(filter(uses.__contains__, _IN_USE), "")
+    if name:
+        return _IN_USE[name]
     match site.node:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            instead = f"Use `torch.logical_not({shortened(ast.unparse(operand))})` instead of `not`"
         case ast.Subscript():
             return (
                 "Pass the index as a Python int, or select from a tensor of numbers with"
@@ -209,16 +169,11 @@ def _keep(site: BreakSite, around: set[str]) -> str:
             )
         case ast.BinOp(left=ast.Constant(value=str())):
             return "Return the tensor and make the text outside the compiled function"
-        case _:
-            of, _, last = name.rpartition(".")
-            instead = _INSTEAD.get(
-                last, "Keep the value in a tensor and use torch operations on it"
-            )
-            only = ", if only tensor arithmetic uses it" if last in _KEPT else ""
-            if of == "math" and (known := _IN_TORCH.get(last, last)):
-                instead = f"Use `torch.{known}` instead of `{name}`"
-    choice = ", and choose by it with `torch.where`" if "if" in around else only
-    return instead + (", in an `assert` of one condition" if "check" in around else choice)
+    last = (site.called or "").rpartition(".")[2]
+    instead = _INSTEAD.get(last, "Keep the value in a tensor and use torch operations on it")
+    if "if" in uses:
+        return f"{instead}, and choose by it with `torch.where`, or `assert` it"
+    return instead + (", if only tensor arithmetic uses it" if last in _KEPT else "")
 
 
 class DynamicShapeOperator(BreakRule, code="GD104"):
@@ -266,8 +221,8 @@ class DynamicShapeOperator(BreakRule, code="GD104"):
     gb_type = "Dynamic shape operator"
 
     def message(self, site: BreakSite) -> str:
-        operator = site.in_context(r"^aten\._?([a-z_]+)") or (
-            "one_hot" if "one_hot" in site.gb_type else None
+        operator = (
+            "one_hot" if "one_hot" in site.gb_type else site.in_context(r"^aten\._?([a-z_]+)")
         )
         by = f" (`{operator}`)" if operator else ""
         if _is_combinations(site):
@@ -276,9 +231,8 @@ class DynamicShapeOperator(BreakRule, code="GD104"):
 
     def suggested(self, site: BreakSite) -> Fixes:
         if "one_hot" in site.gb_type:
-            yield code_fix(
-                "Pass `num_classes` to `one_hot`", "torch's hint for GB0246", is_safe=True
-            )
+            title = "Pass `num_classes` to `one_hot`"
+            yield code_fix(title, "torch's hint for GB0246", is_safe=True)
             return
         if _is_combinations(site):
             # Their number depends on sizes alone, and torch raises an error if it captures the
@@ -290,38 +244,24 @@ class DynamicShapeOperator(BreakRule, code="GD104"):
             yield code_fix(f"{title}: `t[torch.combinations(torch.arange(n))]`")
             return
         if isinstance(site.statement_node, ast.For):
-            yield code_fix(
-                "Compute for all elements with tensor operations: a loop over some needs their"
-                " number"
-            )
+            title = "Compute for all elements with tensor operations: a loop over some needs their"
+            yield code_fix(f"{title} number")
             return
         if site.in_context(r"^aten\.(nonzero|masked_select|index)\b") is not None:
-            yield code_fix(
+            title = (
                 "Keep the shape: choose values by a mask with `torch.where` instead of selecting"
-                " elements"
             )
-        title = "Let torch capture the operator with a symbolic size"
-        condition = "if no branch or loop depends on that size"
+            yield code_fix(f"{title} elements")
         yield setting(
             "capture_dynamic_output_shape_ops",
-            title,
+            "Let torch capture the operator with a symbolic size",
             "torch's hint for GB0036",
-            condition=condition,
+            condition="if no branch or loop depends on that size",
         )
 
 
 def _is_combinations(site: BreakSite) -> bool:
     return (site.called or "").endswith("combinations")
-
-
-_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Lt: ast.GtE,
-    ast.GtE: ast.Lt,
-    ast.Gt: ast.LtE,
-    ast.LtE: ast.Gt,
-}
 
 
 class DynamicValueGuard(BreakRule, code="GD119"):
@@ -382,28 +322,27 @@ class DynamicValueGuard(BreakRule, code="GD119"):
         return (is_branch and "SymNodeVariable" in site.torch_context) or super().matches(site)
 
     def message(self, site: BreakSite) -> str:
-        return f"`{_shown(site)}` needs the value of a number that is symbolic here"
+        condition = _condition(site)
+        shown = shortened(ast.unparse(condition) if condition else site.expression)
+        return f"`{shown}` needs the value of a number that is symbolic here"
 
     def suggested(self, site: BreakSite) -> Fixes:
         statement, condition = site.statement_node, _condition(site)
         if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
-            opposite = _opposite(statement.test)
-            title = f"Replace `if {_shown(site)}: raise` with a check in the graph, `torch._check`"
-            is_only = opposite is not None and len(statement.body) == 1 and not statement.orelse
-            yield rewritten(site, f"torch._check({opposite})" if is_only else None, title)
+            title = "Replace `if` and `raise` with a check of the opposite in the graph,"
+            yield code_fix(f"{title} `torch._check`")
             return
         # `not` of a captured bool needs its value, in a check too.
         if condition is None or isinstance(condition, ast.UnaryOp):
-            yield code_fix(
+            title = (
                 "Compute the number before calling the compiled function, or use a tensor instead"
             )
+            yield code_fix(title)
             return
-        test = ast.unparse(condition)
-        # An empty selection is what a program excludes.
-        opposite = _opposite(condition) if test.endswith(" == 0") else None
-        often = "never" if opposite else "always"
-        title = f"If `{shortened(test)}` {often} holds, tell torch first, with `torch._check`"
-        yield rewritten(site, f"torch._check({opposite or test})", title, where="before")
+        test = shortened(ast.unparse(condition))
+        yield code_fix(
+            f"If `{test}` always holds, or never does, tell torch first, with `torch._check`"
+        )
         yield code_fix(
             "If one branch is right for every value, choose it with `guard_or_false` of "
             "`torch.fx.experimental.symbolic_shapes`"
@@ -415,27 +354,8 @@ def _condition(site: BreakSite) -> ast.expr | None:
     statement, pointed = site.statement_node, site.node
     if isinstance(statement, ast.If | ast.Assert):
         return statement.test
-    return (
-        pointed
-        if isinstance(pointed, ast.Compare) and not isinstance(statement, ast.While)
-        else None
-    )
-
-
-def _shown(site: BreakSite) -> str:
-    condition = _condition(site)
-    return shortened(ast.unparse(condition) if condition else site.expression)
-
-
-def _opposite(test: ast.expr) -> str | None:
-    """Return the opposite of a single comparison; None for any other expression."""
-    if (
-        not isinstance(test, ast.Compare)
-        or len(test.ops) != 1
-        or type(test.ops[0]) not in _OPPOSITES
-    ):
-        return None
-    return ast.unparse(ast.Compare(test.left, [_OPPOSITES[type(test.ops[0])]()], test.comparators))
+    is_test = isinstance(pointed, ast.Compare) and not isinstance(statement, ast.While)
+    return pointed if is_test else None
 
 
 class SortByTensor(BreakRule, code="GD123"):

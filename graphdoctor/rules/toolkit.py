@@ -1,26 +1,20 @@
 """Toolkit of rules: their classes, what these are shown, and the words and suggestions of their
 findings.
 
-Code for a statement is shown if it parses, if every name in it can be read at the place that it
-goes to, and if the statement was read in whole; otherwise the title has to do. Settings go to the
-start of the program, arguments to the call of ``torch.compile``.
+Settings go to the start of the program, arguments to the call of ``torch.compile``.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
-import io
-import tokenize
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-from graphdoctor.facts.fixes import Fix
-from graphdoctor.facts.fixes import FixKind, SnippetPlace, Unguarded
+from graphdoctor.facts.fixes import Fix, FixKind, SnippetPlace, Unguarded
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
-from graphdoctor.facts.stack import StackEntry, parsed
+from graphdoctor.facts.stack import StackEntry
 from graphdoctor.facts.base import grouped as grouped
 from graphdoctor.facts.guards import distinct_values as distinct_values
 from graphdoctor.wording import (
@@ -59,11 +53,6 @@ from graphdoctor.rules.diagnosis.sites import (
     shortened as shortened,
 )
 
-_BUILTINS = frozenset(dir(builtins))
-_TEXT_PARTS = ("FSTRING_MIDDLE", "TSTRING_MIDDLE")
-"""Tokens of newer Pythons for the text within an f-string."""
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-
 
 def _fix(kind: FixKind, title: str, source: str | None = None, **more: Any) -> Fix:  # noqa: ANN401 - fields of a fix
     """Return a fix; without a ``source``, the rule's guide recommends it."""
@@ -78,128 +67,7 @@ config_fix = partial(_fix, "config")
 """A change of torch's configuration."""
 
 
-# Code for a statement.
-
-
-def rewritten(
-    site: BreakSite,
-    code: str | None,
-    title: str,
-    *,
-    otherwise: str | None = None,
-    where: Literal["instead", "before"] = "instead",
-    **more: Any,  # noqa: ANN401 - fields of a fix
-) -> Fix:
-    """Return a rewrite of the statement at a break, or a line before it, with the code if it can be
-    pasted there.
-
-    Args:
-        site: The break.
-        code: The new statements, in which the torch package is called ``torch``; None if the title
-            has to do.
-        title: One imperative sentence.
-        otherwise: The sentence without the code; None if ``title`` says enough.
-        where: Whether the code replaces the statement or goes before it.
-        more: Further fields of the fix.
-    """
-    context, named = site.context, _pasted(site, code)
-    if context is None or named is None:
-        return code_fix(otherwise or title, **more)
-    place = SnippetPlace(
-        where=where,
-        function=context.qualname,
-        file=context.file,
-        line=context.statement_line,
-        end_line=context.statement_end_line,
-    )
-    return code_fix(title, snippet=named, place=place, **more)
-
-
-def _pasted(site: BreakSite, code: str | None) -> str | None:
-    """Return the code with the file's names; None if it can't be pasted.
-
-    The statement has to be read in whole, and to stand on lines of its own.
-    """
-    context = site.context
-    if code is None or context is None or not site.is_own_code:
-        return None
-    first, last = context.statement_line, context.statement_end_line
-    count, statement = len(context.statement.splitlines()), parsed(context.statement)
-    if first is None or last is None or count != last - first + 1:
-        return None
-    if statement is None or len(statement.body) != 1 or _has_long_text(context.statement):
-        return None
-    named = _with_torch(code, context.torch)
-    tree = None if named is None else parsed(named)
-    known = {*context.readable, *_BUILTINS, *([context.torch] if context.torch else [])}
-    return named if tree is not None and _free_names(tree) <= known else None
-
-
-def _has_long_text(statement: str) -> bool:
-    """Return whether a text literal goes over several lines: these lost some of their indentation,
-    which belongs to it.
-    """
-    tokens = tokenize.generate_tokens(io.StringIO(statement).readline)
-    is_text = {
-        tokenize.STRING,
-        *(getattr(tokenize, name) for name in _TEXT_PARTS if hasattr(tokenize, name)),
-    }
-    return any(token.type in is_text and token.start[0] != token.end[0] for token in tokens)
-
-
-def _with_torch(code: str, name: str | None) -> str | None:
-    """Code with the name that the torch package has in the file; None if it has none and the code
-    needs it.
-    """
-    if name == "torch":
-        return code
-    nodes = [
-        node
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Name) and node.id == "torch"
-    ]
-    if nodes and name is None:
-        return None
-    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset), reverse=True):
-        code = spliced(code, node, name or "")
-    return code
-
-
-def _free_names(tree: ast.AST) -> set[str]:
-    """Return the names that code reads from around it, among them those that it binds and reads."""
-    inner: set[str] = set()
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, _COMPREHENSIONS):
-            inner |= {
-                name.id
-                for part in node.generators
-                for name in ast.walk(part.target)
-                if isinstance(name, ast.Name)
-            }
-        elif isinstance(node, ast.Lambda):
-            inner |= {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-    return names - inner
-
-
-def spliced(statement: str, part: ast.expr, new: str) -> str:
-    """Return a statement with one of its expressions replaced; everything else stays as it is
-    written.
-
-    Args:
-        statement: The statement that ``part`` was parsed from.
-        part: The expression.
-        new: The code to put in its place.
-    """
-    lines = [line.encode() for line in statement.splitlines()]
-    first, last = part.lineno - 1, (part.end_lineno or part.lineno) - 1
-    before, after = lines[first][: part.col_offset], lines[last][part.end_col_offset :]
-    whole = [*lines[:first], before + new.encode() + after, *lines[last + 1 :]]
-    return b"\n".join(whole).decode()
+# Changes of a line.
 
 
 def guard_while_compiling(site: BreakSite) -> tuple[Fix, ...]:
@@ -213,11 +81,8 @@ def guard_while_compiling(site: BreakSite) -> tuple[Fix, ...]:
     # is needed.
     if pointed is not None and ast.dump(pointed) != ast.dump(call):
         return ()
-    body = "\n".join("    " + line for line in site.statement.splitlines())
     title = f"Skip `{shortened(site.statement)}` while compiling"
-    otherwise = f"{title}: put it under `if not torch.compiler.is_compiling()`"
-    guarded = f"if not torch.compiler.is_compiling():\n{body}"
-    return (rewritten(site, guarded, title, otherwise=otherwise),)
+    return (code_fix(f"{title}: put it under `if not torch.compiler.is_compiling()`"),)
 
 
 def call_before(site: BreakSite, name: str) -> Fix:

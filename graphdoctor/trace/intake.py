@@ -461,7 +461,7 @@ class Intake:
 
     def _on_graphdoctor_sources(self, record: Record) -> None:
         for value in record.json():
-            context = read_fact(SourceContext, value)
+            context = read_fact(SourceContext, value, skips_unknown=True)
             self.sources[context.code] = context
             self._files[context.file] = None
 

@@ -437,16 +437,13 @@ def place_text(place: SnippetPlace) -> str:
     at = "" if place.file is None else f" at {base_name(place.file)}:{place.line}"
     arguments = " and ".join(f"`{name}`" for name in place.arguments)
     passed = f", with what is passed as {arguments}" if arguments else ""
-    line, end = place.line, place.end_line
-    lines = f"lines {line} to {end}" if end is not None and end != line else f"line {line}"
     return {
         "start": "At the start of the program, after `import torch`",
         "compile": f"In the call to `torch.compile`{at}",
         "compile_call": f"In place of the call to `torch.compile`{at}",
         "first_call": f"Where {called} is called, before the first call{passed}",
         "each_call": f"Where {called} is called, before each call{passed}",
-        "before": f"In {called}, before {lines}",
-    }.get(place.where, f"In {called}, in place of {lines}")
+    }[place.where]
 
 
 def measured_speed(measured: PairedTime, *, has_ends: bool = True) -> str:

@@ -1,4 +1,4 @@
-"""What surrounds a line of source, and which names can certainly be read there."""
+"""What surrounds a line of source."""
 
 import ast
 import linecache
@@ -100,7 +100,7 @@ def test_every_line_of_a_cell_has_a_context_that_parses(line):
         ast.parse(textwrap.dedent(source.statement))
 
 
-# Which names can certainly be read just before a statement.
+# Names of the module.
 
 
 def around(tmp_path, code):
@@ -118,6 +118,7 @@ def around(tmp_path, code):
     return source
 
 
+<<<<<<< HEAD
 def readable(tmp_path, body, *, parameters="x, c"):
     code = f"import torch\nLIMIT = 3\ndef f({parameters}):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
     return set(around(tmp_path, code).readable)
@@ -160,6 +161,8 @@ def test_enclosing_functions_names_are_readable_and_classes_not(tmp_path):
     assert set(around(tmp_path, code).readable) == {"a", "b", "d"}
 
 
+=======
+>>>>>>> 6f60abb2 (Say in words what to change at a break: fix writes the edits and tries them)
 def test_names_of_the_module_are_those_that_no_function_binds(tmp_path):
     code = """
         import torch
@@ -173,31 +176,8 @@ def test_names_of_the_module_are_those_that_no_function_binds(tmp_path):
     assert around(tmp_path, code).module_names == ("torch", "LIMIT", "outer")
 
 
-@for_each(
-    "code, expected",
-    [
-        ("import torch\ndef f(x):\n    print(x)  # here", "torch"),
-        ("import torch as th\ndef f(x):\n    print(x)  # here", "th"),
-        ("import torch.nn\ndef f(x):\n    print(x)  # here", "torch"),
-        ("import torch.nn as nn\ndef f(x):\n    print(x)  # here", None),
-        ("from torch import nn\ndef f(x):\n    print(x)  # here", None),
-        ("def f(x):\n    import torch\n    print(x)  # here", "torch"),
-        ("def f(x):\n    print(x)  # here\n    import torch", None),
-        ("import torch\ndef f(torch):\n    print(torch)  # here", None),
-        ("import torch\ndef f(x):\n    torch = x\n    print(torch)  # here", None),
-        (
-            "try:\n    import torch\nexcept ImportError:\n    torch = None\ndef f(x):\n    print(x)  # here",
-            None,
-        ),
-    ],
-)
-def test_the_name_of_the_torch_package_is_found(tmp_path, code, expected):
-    assert around(tmp_path, code).torch == expected
-
-
-def test_a_statement_has_its_lines_and_a_lambda_has_none(tmp_path):
+def test_a_statement_has_its_line_and_a_lambda_has_none(tmp_path):
     source = around(tmp_path, "def f(x):\n    print(\n        x,  # here\n    )\n")
-    assert (source.statement_line, source.statement_end_line) == (2, 4)
+    assert source.statement_line == 2
     source = around(tmp_path, "f = (\n    lambda x:\n    x + 1  # here\n)\n")
     assert source.statement_line is None
-    assert source.readable == ()

@@ -14,7 +14,7 @@ READS_TORCH = ("views", "trace", "probe", "catalog", "wording.py")
 """Rooms that make sentences, or read what torch and libraries print."""
 READS: dict[str, tuple[str, ...]] = {
     # torch's reasons of graph breaks.
-    "rules/branches.py": ("SymNodeVariable|jump with Constant", "match ", "case ", " if "),
+    "rules/branches.py": ("SymNodeVariable|jump with Constant", "match ", "case "),
     "rules/calls.py": (
         r"method: <(?:RootLogger root|\w+ (?P<name>[\w.]+)) \(\w+\)>\.(?P<method>\w+)",
         "StringFormatVariable|object of type 'str' has no len|sq_contains not implemented for str$",

@@ -140,20 +140,6 @@ def test_what_is_said_of_each_cause(snapshot):
     assert "\n".join(line for cause in CAUSES for line in _said(cause)) == snapshot
 
 
-@for_each(
-    "statement, condition",
-    [
-        ("if m is not None and y.sum() > 0:\n    y = y * 2", "y.sum() > 0"),
-        ("if m is None or y.sum() > 0:\n    y = y * 2", "y.sum() > 0"),
-        ("z = x if m is None else (y if y.sum() > 0 else -y)", "y.sum() > 0"),
-        ("if y.any() and y.all():\n    y = y * 2", "y.any() and y.all()"),
-    ],
-)
-def test_what_python_answers_depends_on_no_tensor(statement, condition):
-    site = branching(statement)
-    assert rule_of(site).message(site) == f"the branch depends on a tensor's value: `{condition}`"
-
-
 def test_a_backward_pass_is_moved_out_only_if_that_pays():
     """A whole step in parts can be faster than its forward pass alone: 2,256 µs against 6,059 µs in
     a trial."""
@@ -199,106 +185,6 @@ def test_every_setting_that_a_fix_names_exists():
     }
     assert found
     assert [name for name in found if not hasattr(settings, name)] == []
-
-
-@for_each(
-    "statement, code",
-    [
-        (
-            "if m is not None and m.any():\n    y = y * m",
-            "if m is not None:\n    y = torch.where(m.any(), y * m, y)",
-        ),
-        ("if m is not None and m.any():\n    y = y * m\nelse:\n    y = y + 1", None),
-        ("if m is None or m.any():\n    y = y * m", None),
-        ("if len(m) and m.any():\n    y = y * m", None),
-        ("if 0 < m.sum() < 3:\n    y = y * 2", None),
-        ("if m:\n    y = y * 2", None),
-        ("if m.any():\n    y = None", None),
-        ("if m.any():\n    y = 1\nelse:\n    y = 2", None),
-        ("if m.any():\n    y = y + 1\n    z = y", None),
-        ("if m.any():\n    return y", None),
-        ("assert m.any() and y.all(), 'why'", "assert m.any() & y.all(), 'why'"),
-        ("assert m is not None and m.any()", None),
-        ("assert not m.any()", "assert ~m.any()"),
-        ("assert not m.sum() == 3 and m.any()", "assert (m.sum() != 3) & m.any()"),
-        ("if m.any():\n    f(m)\n    raise ValueError", None),
-        ("return y * 2 if m.any() else y", "return torch.where(m.any(), y * 2, y)"),
-        ("z = f(y if m.sum() > 0 else -y, [m])", "z = f(torch.where(m.sum() > 0, y, -y), [m])"),
-        ("z = m.any() and y.all()", "z = (m.any() & y.all())"),
-        ("if m.sum() == 3:\n    raise ValueError('no')", "assert m.sum() != 3, 'no'"),
-        ("if m.sum() >= 3:\n    raise ValueError('no')", "assert ~(m.sum() >= 3), 'no'"),
-    ],
-)
-def test_a_branch_is_rewritten_only_if_its_meaning_is_certain(statement, code):
-    site = branching(statement)
-    assert rule_of(site).fixes(site)[0].snippet == code
-
-
-@for_each(
-    "statement, title",
-    [
-        (
-            "if y.sum() > 0:\n    break",
-            "Run every step of the loop, and let `torch.where` choose by `y.sum() > 0` what",
-        ),
-        ("if y.sum() > 0:\n    z = y\n    continue", "Run every step of the loop"),
-        (
-            "if torch.is_complex(y) and y.sum() > 0:\n    y = f(y)",
-            "Keep `torch.is_complex(y)` in Python, and choose",
-        ),
-        (
-            "if y.sum() > 0:\n    y.fill_(1.0)",
-            "Write in both cases, and choose what: `y.copy_(torch.where(y.sum() > 0, 1.0, y))`",
-        ),
-        (
-            "if y.sum() > 0:\n    self.lo.copy_(x)",
-            "Write in both cases, and choose what: `self.lo.copy_(torch.where(",
-        ),
-        (
-            "if y.sum() > 0:\n    y.add_(x, alpha=2)",
-            "Write in both cases, and choose what: `y.copy_(torch.where(y.sum() > 0, …, y))`",
-        ),
-        (
-            "if y.sum() > 0:\n    out.append(y)",
-            "Return what `y.sum() > 0` is computed from, and take the branch where",
-        ),
-        (
-            "if y.sum() > 0:\n    z = y\nelse:\n    seen.add(1)",
-            "Return what `y.sum() > 0` is computed from",
-        ),
-        ("if y.sum() > 0:\n    return", "Return what `y.sum() > 0` is computed from"),
-        ("if y.sum() > 0:\n    y = y * 2", "Replace `if y.sum() > 0` with `torch.where`"),
-        ("if y.sum() > 0:\n    return y", "Replace `if y.sum() > 0` with `torch.where`"),
-        ("if y.sum() > 0:\n    y[0] = 1", "Replace `if y.sum() > 0` with `torch.where`"),
-        ("if y.sum() > 0:", "Replace `if y.sum() > 0` with `torch.where`"),
-    ],
-)
-def test_torch_where_is_offered_only_between_values(statement, title):
-    """No break, no growing list and no method that writes in place has a value to choose."""
-    site = branching(statement)
-    fixes = [fix.title for fix in rule_of(site).fixes(site)]
-    assert fixes[0].startswith(title)
-    assert any("torch.cond" in fix for fix in fixes) == title.startswith(("Replace", "Keep"))
-
-
-@for_each(
-    "statement, title",
-    [
-        ("ok = all([y.sum() > 0])", "Use the tensor itself: `all` of one value is that value"),
-        ("ok = all(y > 0)", "Use the tensor's own `all`"),
-        (
-            "ok = all([y > 0, y < 1])",
-            "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them",
-        ),
-        (
-            "ok = all(ys)",
-            "Stack the tensors with `torch.stack`, and use the tensor's own `all` on them",
-        ),
-    ],
-)
-def test_one_tensor_is_not_stacked(statement, title):
-    site = named("d all", statement=statement, pointed=statement.removeprefix("ok = "))
-    assert rule_of(site).fixes(site)[0].title == title
 
 
 def test_a_call_that_only_holds_the_break_is_never_skipped():
@@ -388,10 +274,7 @@ def test_words_and_advice_fit_the_call():
         ("if BIAS.sum() > 0:\n    y = y + 1", "bool(BIAS.sum() > 0)"),
         ("if BIAS.any():\n    y = y + 1", "bool(BIAS.any())"),
         ("if BIAS.any() and BIAS.sum():\n    y = y + 1", "bool(BIAS.any() and BIAS.sum())"),
-        ("y = y if BIAS.sum() > 0 else -y", "bool(BIAS.sum() > 0)"),
-        ("if not BIAS.any():\n    y = y + 1", "not BIAS.any()"),
-        # The value of `or` isn't a truth value.
-        ("y = BIAS.sum() or BIAS.mean()", "BIAS.sum() or BIAS.mean()"),
+        ("if not BIAS.any():\n    y = y + 1", "bool(not BIAS.any())"),
     ],
 )
 def test_a_condition_is_passed_in_as_a_truth_value(statement, computed):
@@ -444,15 +327,3 @@ def test_no_edit_of_a_line_is_looked_for_where_its_call_moves():
         cause = next(one for one in CAUSES if one["code"] == "GD121")
         site = site_of(cause | {"statement": statement, "line": line, "inside": ()})
         assert [fix.kind for fix in rule_of(site).fixes(site)] == [kind]
-
-
-def test_a_truth_value_is_chosen_or_negated():
-    for pointed, wanted in (
-        ("x.sum() or x.mean()", "Choose the value with `torch.where`"),
-        ("x.sum() and x.mean()", "Choose the value with `torch.where`"),
-        ("not x.sum()", "Negate it with `torch.logical_not`"),
-    ):
-        line = f"y = ({pointed}) * x"
-        site = named("and", pointed, statement=line, line=line)
-        titles = [fix.title for fix in rule_of(site).fixes(site)]
-        assert wanted in titles, titles

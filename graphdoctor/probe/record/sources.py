@@ -8,13 +8,11 @@ the statement are listed.
 from __future__ import annotations
 
 import ast
-import builtins
 import linecache
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dis import Positions
 from functools import cache
-from itertools import pairwise, starmap
 from typing import Any
 
 from ...facts.recording import Enclosing, EnclosingKind, SourceContext
@@ -41,8 +39,6 @@ _CODE_NAMES: dict[str | None, type[ast.AST]] = {
 }
 """Code objects without a name of their own; Python 3.12 made the comprehensions part of their
 function."""
-
-_BUILTINS = frozenset(dir(builtins))
 
 _Names = set[str]
 
@@ -77,7 +73,6 @@ class SourceReader:
             last = min(statement.end_lineno or line, statement.lineno + _MAX_STATEMENT_LINES - 1)
             text = textwrap.dedent("".join(lines[statement.lineno - 1 : last])).rstrip()
         names = [getattr(node, "name", "<lambda>") for node in path if isinstance(node, _NAMED)]
-        scope = None if statement is None else _Scope(path, statement)
         return SourceContext(
             file=file,
             line=line,
@@ -86,10 +81,7 @@ class SourceReader:
             function_line=getattr(path[function_at], "lineno", None),
             statement=text,
             statement_line=statement.lineno if statement else None,
-            statement_end_line=statement.end_lineno if statement else None,
-            readable=tuple(scope.readable_names()) if scope else (),
-            torch=scope.torch_name() if scope else None,
-            module_names=tuple(scope.module_names()) if scope else (),
+            module_names=tuple(_module_names(path, statement)) if statement else (),
             enclosing=tuple(
                 Enclosing(kind=kind, line=node.lineno, text=lines[node.lineno - 1].strip())  # type: ignore[attr-defined]
                 for node in inner
@@ -176,56 +168,12 @@ def _spans(node: Any, start: tuple[Any, ...], end: tuple[Any, ...]) -> bool:
     return of_node[0] <= start and end <= of_node[1]
 
 
-class _Scope:
-    """The scopes around a statement: which names can certainly be read just before it."""
-
-    def __init__(self, path: Sequence[ast.AST], statement: ast.stmt) -> None:
-        self._statement = statement
-        *self._outer, self._inner = (node for node in path if isinstance(node, _SCOPES))
-        inside = path[path.index(self._inner) : path.index(statement) + 1]
-        before = _parameters(self._inner).union(*starmap(_bound_between, pairwise(inside)))
-        deletes = (node for node in _nodes_of(self._inner) if isinstance(node, ast.Delete))
-        # Where the scope deletes a name, before it or after it, isn't looked at.
-        self._before = before - {name for node in deletes for name in _all_targets(*node.targets)}
-
-    def _has(self, name: str) -> bool:
-        if name in _bindings(self._inner):
-            return name in self._before
-        return any(name in _bindings(scope) for scope in self._outer)
-
-    def _names(self) -> Iterable[str]:
-        nodes = (node for node in ast.walk(self._statement) if isinstance(node, ast.Name))
-        return dict.fromkeys(node.id for node in nodes)
-
-    def readable_names(self) -> list[str]:
-        """List the names in the statement, built-in ones aside, in order."""
-        return [name for name in self._names() if name not in _BUILTINS and self._has(name)]
-
-    def module_names(self) -> list[str]:
-        """List the names in the statement that no function around it binds, but the module does."""
-        module, *functions = (*self._outer, self._inner)
-        bound = _bindings(module).difference(*map(_bindings, functions))
-        return [name for name in self._names() if name in bound]
-
-    def torch_name(self) -> str | None:
-        """Return what the torch package is called, such as ``torch``; None where it can't be read,
-        or is something else.
-        """
-        names = dict.fromkeys(
-            alias.asname or "torch"
-            for scope in (*self._outer, self._inner)
-            for node in _nodes_of(scope)
-            if isinstance(node, ast.Import)
-            for alias in node.names
-            if alias.name == "torch" or (alias.asname is None and alias.name.startswith("torch."))
-        )
-        for name in filter(self._has, names):
-            # Something other than an import may bind it in the scope that it is read from.
-            scopes = (self._inner, *reversed(self._outer))
-            scope = next(scope for scope in scopes if name in _bindings(scope))
-            if name not in _bindings(scope, imports=False):
-                return name
-        return None
+def _module_names(path: Sequence[ast.AST], statement: ast.stmt) -> list[str]:
+    """List the names in a statement that no function around it binds, but the module does."""
+    module, *functions = (node for node in path if isinstance(node, _SCOPES))
+    bound = _bindings(module).difference(*map(_bindings, functions))
+    nodes = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return [name for name in dict.fromkeys(node.id for node in nodes) if name in bound]
 
 
 def _nodes_of(scope: ast.AST) -> Iterator[ast.AST]:
@@ -236,7 +184,7 @@ def _nodes_of(scope: ast.AST) -> Iterator[ast.AST]:
             yield from _nodes_of(child)
 
 
-def _bindings(scope: ast.AST, *, imports: bool = True) -> _Names:
+def _bindings(scope: ast.AST) -> _Names:
     """Names that a scope binds anywhere, parameters included, but those that it declares as another
     scope's.
     """
@@ -245,7 +193,7 @@ def _bindings(scope: ast.AST, *, imports: bool = True) -> _Names:
     for node in _nodes_of(scope):
         if isinstance(node, ast.Global | ast.Nonlocal):
             others |= set(node.names)
-        elif imports or not isinstance(node, ast.Import | ast.ImportFrom):
+        else:
             names |= _targets(node)
     return names - others
 
@@ -276,48 +224,3 @@ def _targets(node: ast.AST) -> _Names:
         ):
             return {name}
     return set()
-
-
-def _all_targets(*nodes: ast.AST | None) -> _Names:
-    return {
-        name
-        for node in nodes
-        if node is not None
-        for inner in ast.walk(node)
-        for name in _targets(inner)
-    }
-
-
-def _bound_between(outer: Any, inner: ast.AST) -> _Names:
-    """Return the names that are certainly bound when a part of a statement or scope begins."""
-    blocks = (getattr(outer, name, None) for name in ("body", "orelse", "finalbody"))
-    block = next((it for it in blocks if isinstance(it, list) and inner in it), [])
-    names = set[str]().union(*map(_bound_by, block[: block.index(inner)] if block else ()))
-    match outer:
-        case ast.For(body=body) | ast.AsyncFor(body=body) if inner in body:
-            return names | _all_targets(outer.target)
-        case ast.With() | ast.AsyncWith():
-            return names | _managed_names(outer)
-        case ast.ExceptHandler():
-            return names | _targets(outer)
-    return names
-
-
-def _bound_by(statement: ast.stmt) -> _Names:
-    """Return the names that a statement certainly binds; none of one that may not run whole."""
-    match statement:
-        case ast.With(items=items) | ast.AsyncWith(items=items):
-            # A manager such as `suppress` may end the body early.
-            is_whole = all("suppress" not in ast.unparse(item.context_expr) for item in items)
-            body = statement.body if is_whole else ()
-            return _managed_names(statement).union(*map(_bound_by, body))
-        case ast.If() | ast.Match() | ast.For() | ast.AsyncFor() | ast.While():
-            return set()
-        case ast.Try() | ast.TryStar() | ast.AnnAssign(value=None):
-            return set()
-    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-    return _targets(statement) | _all_targets(*targets)
-
-
-def _managed_names(statement: ast.With | ast.AsyncWith) -> _Names:
-    return _all_targets(*(item.optional_vars for item in statement.items))

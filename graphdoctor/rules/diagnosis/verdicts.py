@@ -120,20 +120,18 @@ def _rank(fix: Fix) -> tuple[bool, int, int]:
 
 
 def _without_edit(fixes: Sequence[Fix], declined: str | None) -> Iterator[Fix]:
-    """Yield suggestions without their code, if no edit could be written: what kept it from being
-    written holds for the code.
+    """Yield suggestions, the first for the source with why no edit could be written for it.
 
     Args:
         fixes: What the rule suggests.
-        declined: Why there is no edit, which is said once; None if there is one.
+        declined: Why there is no edit; None if there is one.
     """
-    reasons = () if declined is None else (because("declined", declined),)
     for fix in fixes:
-        if declined is None or fix.kind != "code" or fix.verdict != "not tried":
-            yield fix
+        if declined is not None and fix.kind == "code" and fix.verdict == "not tried":
+            yield fix.replace(reasons=(because("declined", declined),))
+            declined = None
         else:
-            yield fix.replace(snippet=None, place=None, reasons=reasons)
-            reasons = ()
+            yield fix
 
 
 def with_replays(findings: Sequence[Finding], answer: WhatIf | None) -> list[Finding]:

@@ -4,69 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from graphdoctor.facts.diagnosis import Effects
-from graphdoctor.facts.fixes import SnippetPlace
 from graphdoctor.facts.guards import GuardNode, Guards, GuardSet
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.facts.run import Setting
-from graphdoctor.rules.diagnosis.sites import BreakSite
-from graphdoctor.rules.toolkit import rewritten
 from graphdoctor.views.words import place_text
 from tests.each import for_each
-from tests.factories import FILE, compiled, context, diagnosed, entry, frame, record, recording
-
-
-def site(statement, **changes):
-    line = entry(8, statement.splitlines()[0])
-    known = context(8, statement).replace(**changes)
-    return BreakSite(entry=line, records=(record(line),), effects=Effects(), context=known)
-
-
-def written(statement, code, **changes):
-    return rewritten(site(statement, **changes), code, "Do it", otherwise="Do it in words")
-
-
-def test_code_has_its_place():
-    fix = written("y = f(\n    x)", "y = torch.where(x, y, x)", readable=("f", "x", "y"))
-    assert fix.title == "Do it"
-    assert fix.snippet == "y = torch.where(x, y, x)"
-    assert fix.place == SnippetPlace(
-        where="instead", function="Net.forward", file=FILE, line=8, end_line=9
-    )
-
-
-@for_each(
-    "statement, code, changes",
-    [
-        ("y = f(x)", "y = torch.where(…, x)", {}),
-        ("y = f(x)", "y = torch.where(", {}),
-        ("y = f(x)", "y = true_fn(x)", {}),
-        ("y = f(x)", "y = y + x", {"readable": ("f", "x")}),
-        ("y = f(x)", "y = torch.relu(x)", {"torch": None}),
-        ("y = f(x)", "y = x", {"statement_line": None}),
-        ("y = f(x)", "y = x", {"statement_end_line": 20}),
-        ("a = 1; y = f(x)", "y = x", {}),
-        ("elif f(x):\n    y = x", "y = x", {}),
-        ("else: y = f(x)", "y = x", {}),
-        ('f("""a\nb""", x)', "x", {}),
-    ],
-)
-def test_what_cannot_be_pasted_is_said_in_words(statement, code, changes):
-    fix = written(statement, code, **changes)
-    assert (fix.snippet, fix.place) == (None, None)
-    assert fix.title == "Do it in words"
-
-
-def test_torch_has_the_name_of_the_file():
-    fix = written(
-        "y = f(x)", 'y = torch.where(x, x, x) + torch.relu(x)  # torch "é" torch', torch="th"
-    )
-    assert fix.snippet == 'y = th.where(x, x, x) + th.relu(x)  # torch "é" torch'
-
-
-def test_names_that_code_binds_itself_need_no_place():
-    assert written("y = f(x)", "y = [z for z in x]").snippet is not None
-    assert written("y = f(x)", "y = (lambda z: z)(x)").snippet is not None
+from tests.factories import compiled, diagnosed, frame, recording
 
 
 @for_each(
