@@ -11,7 +11,9 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from modulefinder import ModuleFinder
 from pathlib import Path
+from typing import Any
 
 from graphdoctor.facts.stack import parsed
 
@@ -40,7 +42,7 @@ class Reach:
             everything.
     """
 
-    files: frozenset[Path]
+    files: frozenset[Path] = frozenset()
     unresolved: frozenset[str] = frozenset()
     is_open: bool = False
 
@@ -79,114 +81,63 @@ def reached_by(target: str, root: Path) -> Reach:
         target: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
         root: The directory that it's relative to.
     """
-    match = _FILE.fullmatch(target)
-    if match:
+    places, name = [root.resolve(), (root / "src").resolve()], target.partition(":")[0]
+    if match := _FILE.fullmatch(target):
         file = (root / match["file"]).resolve()
+        folder, name = file.parent, file.stem
         # As in the probe: the file's folder, or the folder of its outermost package, comes first on
         # sys.path.
-        folders = [file.parent, *(init.parent.parent for init in _packages_around(file))]
-        return _followed([file], (*folders, root, root / "src"))
-    places = (root, root / "src")
-    return _followed(list(_files_of(target.partition(":")[0], places)), places)
-
-
-def _followed(starts: Iterable[Path], places: Iterable[Path]) -> Reach:
-    """Follow imports from file to file; a module found in several folders counts in each."""
-    places = tuple(dict.fromkeys(place.resolve() for place in places))
-    files_reached: set[Path] = set()
-    unresolved: set[str] = set()
-    waiting = [*starts, *(init for start in starts for init in _packages_around(start))]
-    is_open = not waiting
-    while waiting and not is_open:
-        path = waiting.pop()
-        if path in files_reached:
-            continue
-        files_reached.add(path)
-        imports = _imports(path)
-        is_open = imports is None
-        for name in imports or ():
-            if isinstance(name, Path):
-                waiting.append(name)
-                continue
-            files = list(_files_of(name, places))
-            waiting += files
-            top = name.partition(".")[0]
-            if not files and top not in sys.stdlib_module_names and not any(_files_of(top, places)):
-                unresolved.add(top)
-    return Reach(frozenset(files_reached), frozenset(unresolved), is_open=is_open)
-
-
-def _files_of(module: str, places: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files that run when a module is imported: its packages' and its own; for ``a.*``,
-    all modules of ``a``.
-    """
-    for folder in places:
-        for part in module.split("."):
-            yield from _module_files(folder, part)
-            folder = folder / part  # noqa: PLW2901
-
-
-def _imports(path: Path) -> set[str | Path] | None:
-    """Return what a file imports: files, and dotted names, whose last part may be a name inside the
-    module.
-
-    None if it can't be read or parsed, imports a computed name, or loads code in other ways.
-    """
+        while (folder / "__init__.py").is_file():
+            folder, name = folder.parent, f"{folder.name}.{name}"
+        places = [folder, file.parent, *places]
+    finder = _Finder([*map(str, places)])
     try:
-        tree = parsed(path.read_bytes())
-    except OSError:
-        return None
-    if tree is None:
-        return None
-    imported: set[str | Path] = set()
-    for node in ast.walk(tree):
+        finder.import_hook(name)
+        files = _files(finder)
+        for file in files:
+            for named in _named_imports(file):
+                # A name without a module ends up with what isn't found.
+                finder.import_hook(named.partition(".")[0])
+                finder.import_hook(named)
+            files += _files(finder, files)
+    except (ImportError, SyntaxError, ValueError, OSError):
+        return Reach(is_open=True)
+    unresolved = {name.partition(".")[0] for name in finder.badmodules} - finder.modules.keys()
+    # What is there and can't be read leads anywhere.
+    is_open = any((place / f"{name}.py").is_file() for name in unresolved for place in places)
+    unresolved -= sys.stdlib_module_names
+    return Reach(frozenset(files), frozenset(unresolved), is_open=is_open)
+
+
+class _Finder(ModuleFinder):
+    def find_module(self, name: str, path: Any, parent: Any = None) -> Any:  # noqa: ANN401
+        try:
+            return super().find_module(name, path, parent)
+        except (AttributeError, TypeError):
+            raise ImportError(name) from None  # of a folder without an __init__.py
+
+
+def _files(finder: ModuleFinder, known: Iterable[Path] = ()) -> list[Path]:
+    files = (module.__file__ for module in finder.modules.values())
+    paths = dict.fromkeys(Path(file).resolve() for file in files if file is not None)
+    return [path for path in paths if path not in known]
+
+
+def _named_imports(file: Path) -> Iterator[str]:
+    """Yield the modules that a file imports by a constant name.
+
+    Raises:
+        ImportError: It imports a computed name, or loads code in other ways.
+    """
+    for node in ast.walk(parsed(file.read_bytes()) or ast.Module([], [])):
         match node:
-            case ast.Import(names=names):
-                imported |= {alias.name for alias in names}
-            case ast.ImportFrom(level=0, module=str(module), names=names):
-                imported |= {f"{module}.{alias.name}" for alias in names}
-            case ast.ImportFrom():
-                imported |= set(_relative(path, node))
             case ast.Call(
                 func=ast.Name(id=called) | ast.Attribute(attr=called),
                 args=[ast.Constant(value=str(name))],
                 keywords=[],
             ) if called in _BY_NAME:
-                imported.add(name)
+                yield name
             case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called)) if (
                 called in _AT_RUN_TIME | _BY_NAME
             ):
-                return None
-    return imported
-
-
-def _relative(path: Path, node: ast.ImportFrom) -> Iterator[Path]:
-    """Yield the files of a relative import."""
-    folder = path.parents[node.level - 1]
-    yield from _module_files(folder.parent, folder.name)
-    for part in node.module.split(".") if node.module else ():
-        yield from _module_files(folder, part)
-        folder = folder / part
-    for alias in node.names:
-        yield from _module_files(folder, alias.name)
-
-
-def _packages_around(file: Path) -> Iterator[Path]:
-    """Yield the ``__init__`` files above a file, innermost first: importing the file by its full
-    name runs them.
-    """
-    folder = file.parent
-    while (folder / "__init__.py").is_file():
-        yield folder / "__init__.py"
-        folder = folder.parent
-
-
-def _module_files(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the files of one module in a folder; ``*`` means every module."""
-    if name == "*":
-        yield from (path.resolve() for path in folder.glob("*.py"))
-        yield from (path.resolve() for path in folder.glob("*/__init__.py"))
-        return
-    for path in (folder / f"{name}.py", folder / name / "__init__.py"):
-        if path.is_file():
-            yield path.resolve()
+                raise ImportError(called)
