@@ -211,6 +211,9 @@ class GuardChange(Fact):
     """True if the tensor is a ``torch.nn.Parameter``, whose sizes torch treats as static."""
     guard: str | None = None
     """torch's guard as printed."""
+    small_source: shared.Expression | None = None
+    """For a relation, torch's source of the size that is 0 or 1 now, which it compiles by itself;
+    None if there is none, and if unknown."""
     guard_location: StackEntry | None = None
     """The line that made torch guard on the value; None if torch names none."""
     hint: str | None = None

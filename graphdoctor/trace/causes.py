@@ -28,6 +28,7 @@ from graphdoctor.trace.guards.forms import (
     meaning_of,
     read_form,
     short_dtype,
+    small_size,
     state_changes,
     value_kind,
 )
@@ -438,7 +439,11 @@ def _relation(
         ", ".join(f"{expression(name)} = {value}" for name, value in side.items()) or None
         for side in values
     )
-    return change_of("relation", expression(code), old, new, source=next(iter(sizes), None))
+    source = next(iter(sizes), None)
+    is_small = len(sizes) == 1 and _text(sizes[source or ""]) in ("0", "1")
+    small_source = source if is_small else small_size(code)
+    more = {"source": source, "small_source": small_source}
+    return change_of("relation", expression(code), old, new, **more)
 
 
 def _with_new(change: GuardChange, now: _Value) -> GuardChange:

@@ -303,6 +303,7 @@ _ON_SIZES = re.compile(r"\.(?:size|stride|storage_offset)\(\)")
 _RELATIONS = ("Eq(", "Ne(", "Mod(")
 """Beginnings of conditions that sympy prints as calls
 (``torch/fx/experimental/symbolic_shapes.py``, 2.13)."""
+_AT_LEAST_2 = re.compile(r"2 <= (.+\.size\(\)\[\d+\])")
 _NUMBER = re.compile(r"-?\d+$")
 _BOUNDS = {"<=": "at least ", "<": "more than ", "==": ""}
 _BACKENDS = ("CUDA", "XPU", "MPS", "Meta", "HPU")
@@ -346,6 +347,7 @@ def changes_of(guard: GuardText) -> Iterator[GuardChange]:
         is_parameter="parameter" in (form.hint or ""),
         guard=text,
         hint=form.hint or guard.hint,
+        small_source=small_size(text),
     )
 
 
@@ -635,6 +637,14 @@ def _expected(comparison: Comparison) -> tuple[str | None, str | None, str | Non
 def is_relation(text: str) -> bool:
     """Return whether a text is a condition on sizes, which can involve several values."""
     return _ON_SIZES.search(text) is not None or text.startswith(_RELATIONS)
+
+
+def small_size(text: str) -> str | None:
+    """Return torch's source of the size that a condition keeps from being 0 or 1, such as
+    ``2 <= L['x'].size()[0]``; None for another condition.
+    """
+    match = _AT_LEAST_2.fullmatch(text)
+    return match[1] if match else None
 
 
 def value_kind(source: str, old: str | None, new: str | None) -> ChangeKind:
