@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from graphdoctor.errors import GraphDoctorError
-from graphdoctor.facts.base import Fact, InvalidFactError
+from graphdoctor.facts.base import Fact, InvalidFactError, values_of
 from graphdoctor.facts.check import BaselineEntry, BaselineRun
 from graphdoctor.facts.diagnosis import Diagnosis, Finding, FrameState
 from graphdoctor.facts.reading import plain, read_fact
@@ -164,29 +164,32 @@ def updated(
         found: By target name, what its run found.
         configured: Names of all configured targets; other targets are dropped. None drops none.
     """
-    targets = {name: dict(versions) for name, versions in before.targets.items()}
-    runs = {name: dict(versions) for name, versions in before.runs.items()}
-    dropped_targets = (
-        () if configured is None else tuple(sorted(set(targets) - {*configured, *found}))
-    )
-    for name in dropped_targets:
-        del targets[name]
-        runs.pop(name, None)
+    left = before.targets.keys() if configured is None else {*configured, *found}
+    targets = {name: dict(before.targets[name]) for name in before.targets if name in left}
+    runs = {name: dict(before.runs[name]) for name in before.runs if name in left}
     added: dict[str, Entries] = {}
     dropped: dict[str, Entries] = {}
+    measured: dict[str, BaselineRun] = {}
     for name, ran in found.items():
-        old = {entry.fingerprint: entry for entry in targets.get(name, {}).get(ran.torch, ())}
-        new = tuple(_kept(old.get(entry.fingerprint), entry) for entry in entries_of(ran.findings))
-        added[name] = tuple(entry for entry in new if entry.fingerprint not in old)
-        names = {entry.fingerprint for entry in new}
-        dropped[name] = tuple(entry for entry in old.values() if entry.fingerprint not in names)
-        targets.setdefault(name, {})[ran.torch] = new
+        entries = targets.setdefault(name, {})
+        old = {entry.fingerprint: entry for entry in entries.get(ran.torch, ())}
+        new = {
+            entry.fingerprint: _kept(old.get(entry.fingerprint), entry)
+            for entry in entries_of(ran.findings)
+        }
+        added[name] = tuple(entry for key, entry in new.items() if key not in old)
+        dropped[name] = tuple(entry for key, entry in old.items() if key not in new)
+        entries[ran.torch] = tuple(new.values())
+        if (run := before.run(name, ran.torch)) is not None:
+            measured[name] = run
         runs.setdefault(name, {})[ran.torch] = ran.run
-    measured = {
-        name: run for name, ran in found.items() if (run := before.run(name, ran.torch)) is not None
-    }
     return BaselineUpdate(
-        Baseline(targets=targets, runs=runs), found, measured, added, dropped, dropped_targets
+        Baseline(targets=targets, runs=runs),
+        found,
+        measured,
+        added,
+        dropped,
+        dropped_targets=tuple(sorted(before.targets.keys() - left)),
     )
 
 
@@ -194,11 +197,7 @@ def _kept(old: BaselineEntry | None, new: BaselineEntry) -> BaselineEntry:
     """Return the new entry with the old words: a message can hold times and a line a comment, and
     neither is a change.
     """
-    return (
-        new
-        if old is None
-        else new.replace(message=old.message, text=old.text, may_rise=old.may_rise)
-    )
+    return new if old is None else new.replace(**values_of(old, "message", "text", "may_rise"))
 
 
 def write_baseline(baseline: Baseline) -> str:
@@ -276,24 +275,20 @@ def known_in(baseline: Baseline, findings: Iterable[Finding]) -> tuple[Finding, 
     """
     fingerprints: set[str] = set()
     left: Counter[_Line] = Counter()
-    for entries in (
-        entries for versions in baseline.targets.values() for entries in versions.values()
-    ):
-        fingerprints |= {entry.fingerprint for entry in entries}
-        left |= Counter(
-            _line_of(entry.code, entry.file, entry.function, entry.text) for entry in entries
-        )
+    for versions in baseline.targets.values():
+        for entries in versions.values():
+            fingerprints |= {entry.fingerprint for entry in entries}
+            left |= Counter(map(_line_of, entries))
     known: list[Finding] = []
     for finding in sorted(findings, key=lambda finding: finding.fingerprint not in fingerprints):
-        location = finding.location
-        place = _line_of(
-            finding.code, location.shown_file.replace("\\", "/"), location.function, location.text
-        )
-        if finding.fingerprint in fingerprints or left[place] > 0:
+        (entry,) = entries_of([finding])
+        line = _line_of(entry)
+        if finding.fingerprint in fingerprints or left[line] > 0:
             known.append(finding)
-            left[place] -= 1
+            left[line] -= 1
     return tuple(known)
 
 
-def _line_of(code: str, file: str, function: str, text: str | None) -> _Line:
-    return code[:3] if code.startswith("GD1") else code, file, function, bare_text(text)
+def _line_of(entry: BaselineEntry) -> _Line:
+    code = "GD1" if entry.code.startswith("GD1") else entry.code
+    return code, entry.file, entry.function, bare_text(entry.text)

@@ -258,17 +258,17 @@ def _budgets(limits: Limits, diagnosis: Diagnosis, *, allows_less: bool) -> tupl
     }
     budgets = []
     for name, value in values.items():
-        if (limit := limits.get(name)) is not None:
-            is_least = name == "min-coverage"
+        limit = limits.get(name)
+        is_least = name == "min-coverage"
+        is_default = limit is None and is_least and not allows_less
+        if is_default and value is not None and value < LEAST_COVERAGE:
+            limit = LEAST_COVERAGE
+        if limit is not None:
             is_kept = value is not None and (value >= limit if is_least else value <= limit)
-            budgets.append(Budget(name=name, limit=limit, value=value, is_kept=is_kept))
-    share = summary.coverage
-    if allows_less or "min-coverage" in limits or share is None or share >= LEAST_COVERAGE:
-        return tuple(budgets)
-    least = Budget(
-        name="min-coverage", limit=LEAST_COVERAGE, value=share, is_kept=False, is_default=True
-    )
-    return (*budgets, least)
+            budgets.append(
+                Budget(name=name, limit=limit, value=value, is_kept=is_kept, is_default=is_default)
+            )
+    return tuple(budgets)
 
 
 def _does_more_harm(finding: Finding, before: BaselineEntry) -> bool:

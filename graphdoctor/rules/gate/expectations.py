@@ -37,13 +37,10 @@ def breaks(diagnosis: Diagnosis, *, limit: int, own_code: bool) -> UnmetExpectat
     # A skipped frame has its own finding at the line of the break.
     sites = {finding.location.at for finding in findings if finding.break_effects}
     number = len(sites) if own_code else diagnosis.summary.break_sites
-    where = " in your own code" if own_code else ""
-    expected = f"{_at_most(limit, 'graph break')}{where}"
-    return (
-        UnmetExpectation(expected, str(number), findings)
-        if number > limit
-        else _unknown(diagnosis, expected)
-    )
+    expected = f"{_at_most(limit, 'graph break')}{' in your own code' if own_code else ''}"
+    if number > limit:
+        return UnmetExpectation(expected, str(number), findings)
+    return _unknown(diagnosis, expected)
 
 
 def fullgraph(diagnosis: Diagnosis) -> UnmetExpectation | None:
@@ -71,13 +68,12 @@ def recompiles(
 ) -> UnmetExpectation | None:
     """Expect at most ``limit`` recompiles, and no function over torch's recompile limit."""
     summary, expected = diagnosis.summary, _at_most(limit, "recompile")
-    over = summary.frames_over_limit
-    if summary.recompiles > limit or over:
-        text = str(summary.recompiles)
-        if over:
-            text += f", and {counted(over, 'function')} over torch's recompile limit"
-        return UnmetExpectation(expected, text, _recompiled(diagnosis))
-    return _unknown(diagnosis, expected, is_empty_allowed=is_empty_allowed)
+    if summary.recompiles <= limit and not summary.frames_over_limit:
+        return _unknown(diagnosis, expected, is_empty_allowed=is_empty_allowed)
+    text = str(summary.recompiles)
+    if over := summary.frames_over_limit:
+        text += f", and {counted(over, 'function')} over torch's recompile limit"
+    return UnmetExpectation(expected, text, _recompiled(diagnosis))
 
 
 def limit_hits(diagnosis: Diagnosis) -> UnmetExpectation | None:
@@ -139,21 +135,18 @@ def _unknown(
     diagnosis: Diagnosis, expected: str, *, is_empty_allowed: bool = False
 ) -> UnmetExpectation | None:
     """Return why the recording can't show that the expectation holds, or None if it can."""
-    if diagnosis.recording.exit.reason != "finished":
-        message = diagnosis.recording.exit.message or "The recording ended early."
-        return UnmetExpectation(expected, "a recording that ended early", hint=message)
-    missing = missing_records(diagnosis)
-    if missing is not None or diagnosis.recording.is_partial:
-        hint = None if missing is None else missing.message
-        return UnmetExpectation(expected, "a recording with missing records", hint=hint)
-    if (off := compile_switch(diagnosis)) is not None:
-        return UnmetExpectation(expected, "that torch.compile was off", hint=f"{switch_text(off)}.")
-    empty = diagnosis.recording.gap("nothing_compiled")
-    if not is_empty_allowed and (empty is not None or not diagnosis.frames):
-        return UnmetExpectation(
-            expected, "that nothing was compiled", hint=empty.message if empty is not None else None
-        )
-    return None
+    recording, missing = diagnosis.recording, missing_records(diagnosis)
+    found, hint = "", None
+    if recording.exit.reason != "finished":
+        found, hint = "a recording that ended early", recording.exit.message
+    elif missing is not None or recording.is_partial:
+        found, hint = "a recording with missing records", missing and missing.message
+    elif (off := compile_switch(diagnosis)) is not None:
+        found, hint = "that torch.compile was off", f"{switch_text(off)}."
+    elif not is_empty_allowed and (not diagnosis.frames or recording.gap("nothing_compiled")):
+        gap = recording.gap("nothing_compiled")
+        found, hint = "that nothing was compiled", gap and gap.message
+    return UnmetExpectation(expected, found, hint=hint) if found else None
 
 
 def _below(value: float, limit: float) -> str:

@@ -187,25 +187,23 @@ def unused_ignores(
         paths: ``per-path-ignores``; a pattern that matches none of these files isn't judged.
         pyproject: What to call the file that sets them.
     """
-    used: dict[tuple[str, IgnoreComment], set[str]] = {}
-    for comments, findings in runs:
-        for file, in_file in comments.items():
-            here = [finding for finding in findings if finding.location.file == file]
-            for comment in in_file:
-                codes = {
-                    code for finding in here if (code := comment.code_for(finding)) is not None
-                }
-                used.setdefault((file, comment), set()).update(codes)
+    all_findings = [finding for _, findings in runs for finding in findings]
+    all_comments = {
+        (file, comment)
+        for comments, _ in runs
+        for file, in_file in comments.items()
+        for comment in in_file
+    }
     unused = []
-    for (file, comment), matched in sorted(
-        used.items(), key=lambda item: (item[0][0], item[0][1].line)
-    ):
+    for file, comment in sorted(all_comments, key=lambda item: (item[0], item[1].line)):
+        here = (finding for finding in all_findings if finding.location.file == file)
+        matched = {code for finding in here if (code := comment.code_for(finding)) is not None}
         left = tuple(code for code in comment.codes or () if code not in matched)
         if left or not matched:
             why = comment.why_void
             unused.append(UnusedIgnore(file=file, line=comment.line, codes=left, why=why))
     for path in paths:
-        covered = {path.code_for(finding) for _, findings in runs for finding in findings}
+        covered = {path.code_for(finding) for finding in all_findings}
         left = tuple(code for code in path.codes if code not in covered)
         is_touched = any(path.covers(file) for comments, _ in runs for file in comments)
         if left and (is_touched or covered != {None}):
