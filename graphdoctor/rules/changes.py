@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 
+from graphdoctor.facts.expressions import is_carried
 from graphdoctor.facts.guards import ChangeKind, GuardChange
 from graphdoctor.facts.stack import parsed
 from graphdoctor.rules.diagnosis.steadiness import steadiness_of, unsettled
@@ -34,40 +35,24 @@ _WARM_UP = "Move the compiles to a warm-up"
 _APART = "each by a `torch.compile` of its own, with `isolate_recompiles=True` (since torch 2.13)"
 """Without it, all calls of ``torch.compile`` on one function share what was compiled
 (``torch/__init__.py``, 2.13)."""
-_EACH = "in each of these states"
-_HOW: dict[ChangeKind, tuple[str, str]] = {
-    "training": (
-        "in train and once in eval mode",
-        f"Compile it for training and for evaluation, {_APART}",
-    ),
-    "grad_mode": (
-        "with and once without `torch.no_grad()`",
-        f"Compile it for each grad mode, {_APART}",
-    ),
-    "inference_mode": (
-        "with and once without `torch.inference_mode()`",
-        "Use `torch.no_grad()` in both places, or `torch.inference_mode()` in both",
-    ),
-    "autocast": (
-        "with and once without autocast",
-        "Use autocast around the same calls each time, or inside the compiled function",
-    ),
-    "dtype": ("with each dtype", "Convert the tensor before the call"),
-    "device": ("on each device", "Move the tensor before the call"),
-    "requires_grad": (
-        "with and once without `requires_grad`",
-        "Detach the tensor in each call, or let it require a gradient in each call",
-    ),
-    "default_dtype": (_EACH, "Set the default dtype once, before the first call"),
-    "default_device": (_EACH, "Set the default device once, before the first call"),
-    "threads": (_EACH, "Set the number of threads once, before the first call"),
-    "determinism": (_EACH, "Choose deterministic algorithms once, before the first call"),
-    "global_state": (_EACH, "Set it once, before the first call"),
-    "function_mode": (_EACH, "Enter the same torch function modes around each call"),
-    "tensor_class": (_EACH, "Pass a tensor of the same class each time"),
-    "dispatch_keys": (_EACH, "Pass a tensor of the same kind each time"),
+_SAME: dict[ChangeKind, str] = {
+    "training": f"compile it for training and for evaluation, {_APART}",
+    "grad_mode": f"compile it for each grad mode, {_APART}",
+    "inference_mode": "use `torch.no_grad()` or `torch.inference_mode()` in all places",
+    "autocast": "use autocast around the same calls each time, or inside the compiled function",
+    "dtype": "convert the tensor before the call",
+    "device": "move the tensor before the call",
+    "requires_grad": "let the tensor require a gradient in each call, or in none",
+    "default_dtype": "set the default dtype once, before the first call",
+    "default_device": "set the default device once, before the first call",
+    "threads": "set the number of threads once, before the first call",
+    "determinism": "choose deterministic algorithms once, before the first call",
+    "global_state": "set it once, before the first call",
+    "function_mode": "enter the same torch function modes around each call",
+    "tensor_class": "pass a tensor of the same class each time",
+    "dispatch_keys": "pass a tensor of the same kind each time",
 }
-"""Calls that warm it up, and a way to keep it the same."""
+"""A way to keep it the same."""
 
 
 class ModeFlip(RecompileRule, code="GD212"):
@@ -109,17 +94,16 @@ class ModeFlip(RecompileRule, code="GD212"):
     `TENSOR_MATCH`).
     """
 
-    kinds = tuple(_HOW)
+    kinds = tuple(_SAME)
     is_about_calls = True
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        kinds = dict.fromkeys(change.kind for changes in group.changes for change in changes)
-        hows, sames = zip(*(_HOW[kind] for kind in kinds), strict=True)
-        both = hows[0] if len(kinds) == 1 else "in each combination of these that occurs"
+        each = "call it once in each combination of modes, dtypes and devices that occurs"
+        yield call_fix(f"{_WARM_UP}: {each}", is_safe=True)
         # Each alone leaves the recompile to the others.
-        same = ", and ".join([sames[0], *(f"{text[0].lower()}{text[1:]}" for text in sames[1:])])
-        warm_up = call_fix(f"{_WARM_UP}: call it once {both}", is_safe=True)
-        return (warm_up, call_fix(same))
+        kinds = dict.fromkeys(change.kind for changes in group.changes for change in changes)
+        same = ", and ".join(_SAME[kind] for kind in kinds)
+        yield call_fix(f"{same[0].upper()}{same[1:]}")
 
     def advice(self, group: RecompileGroup) -> tuple[object, ...]:
         return ()  # it's for all that changed together
@@ -323,34 +307,24 @@ class StructureChange(RecompileRule, code="GD215"):
 
     def because(self, group: RecompileGroup) -> str:
         change = group.first
-        is_alias = change.kind == "aliasing"
-        return (
-            f"{change.expression} became {change.new or 'the same tensor'}"
-            if is_alias
-            else group.changed
-        )
+        if change.kind == "aliasing":
+            return f"{change.expression} became {change.new or 'the same tensor'}"
+        return group.changed
 
     def advice(self, group: RecompileGroup) -> tuple[object, ...]:
         change = group.first
         return (*super().advice(group), change.kind, group.passed(change) is None)
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        name = names(group.names)
+        name, change = names(group.names), group.first
         if group.frame.origin == "torch":
             title = f"{_WARM_UP} of a few calls: torch's own code fills {name} as it runs"
-            return (call_fix(title, is_safe=True),)
-        kept = re.search(r"with '(\w+)'", group.first.new or "")
-        if kept and group.first.expression.endswith(".__dict__"):
-            owner = group.first.expression.removesuffix(".__dict__")
-            title = f"Set `{owner}.{kept[1]}` before the first call, such as in `__init__`"
-            return (code_fix(title, is_safe=True),)
-        if group.first.kind in ("keys", "length", "type") and group.passed(group.first) is None:
-            return (
-                call_fix(
-                    f"Keep {name} the same from call to call, or compile it for each, {_APART}"
-                ),
-            )
-        return (call_fix(_TITLES[group.first.kind]),)
+            yield call_fix(title, is_safe=True)
+        elif change.kind in ("keys", "length", "type") and group.passed(change) is None:
+            title = f"Keep {name} the same from call to call, or compile it for each, {_APART}"
+            yield call_fix(title)
+        else:
+            yield call_fix(_TITLES[change.kind])
 
 
 class ConstantArgument(RecompileRule, code="GD216"):
@@ -397,25 +371,16 @@ class ConstantArgument(RecompileRule, code="GD216"):
     is_about_calls = True
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        name = names(group.names)
+        name, first = names(group.names), group.first
+        if first.kind == "none" and first.old == "None" and group.passed(first) is None:
+            can_start = "if it can start with a value"
+            yield code_fix(f"Set {name} before the first call", condition=can_start)
+        yield call_fix(f"{_WARM_UP}: call it once with each value of {name}", is_safe=True)
         # As PyTorch's page says of conditions on globals.
-        outside = []
-        if _is_global(group.first):
+        if _is_global(first):
             compute = f"Compute what depends on {name} outside of the function"
-            outside = [f"{compute}, and pass it in as a tensor"]
-        if (
-            group.first.kind == "none"
-            and group.first.old == "None"
-            and group.passed(group.first) is None
-        ):
-            yield code_fix(
-                f"Set {name} before the first call", condition="if it can start with a value"
-            )
-        yield from (
-            call_fix(f"{_WARM_UP}: call it once with each value of {name}", is_safe=True),
-            *(code_fix(title) for title in outside),
-            code_fix(f"Compile it for each value of {name}, {_APART}"),
-        )
+            yield code_fix(f"{compute}, and pass it in as a tensor")
+        yield code_fix(f"Compile it for each value of {name}, {_APART}")
 
 
 _GROWS = (
@@ -493,20 +458,15 @@ class GrowingContainer(RecompileRule, code="GD218"):
         return f"{by} adds to {' and '.join(grown)} in each call"
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        container = _container(group.first.expression)
-        last_few = (
-            "Keep the last few in a `deque(maxlen=…)` that such values fill before the first call"
+        yield code_fix(
+            f"Return the value, and add it to `{_container(group.first.expression)}` where the"
+            " function is called, with `.detach()` if it is a tensor whose gradient isn't needed"
+            " there"
         )
-        where = (
-            "where the function is called, with `.detach()` if it is a tensor whose gradient isn't"
-            " needed there"
-        )
-        kept = code_fix(f"Return the value, and add it to `{container}` {where}")
         line = group.first.guard_location
-        is_list = (
-            line is not None and re.search(r"append|extend|insert|\+=", line.text or "") is not None
-        )
-        return (kept, code_fix(last_few)) if is_list else (kept,)
+        if line is not None and re.search(r"append|extend|insert|\+=", line.text or ""):
+            last_few = "Keep the last few in a `deque(maxlen=…)` that such values fill before the"
+            yield code_fix(f"{last_few} first call")
 
 
 def _adds(change: GuardChange) -> bool:
@@ -527,7 +487,7 @@ def _container(length: str) -> str:
     return length.removeprefix("len(").removesuffix(")")
 
 
-_READ = re.compile(r"(\.?)\b(item|tolist|int|float)\(")
+_READ = re.compile(r"\b(item|tolist|int|float)\(")
 
 
 class NumberArgument(RecompileRule, code="GD203"):
@@ -577,49 +537,42 @@ class NumberArgument(RecompileRule, code="GD203"):
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
-        if "___stack" in (change.source or "") and (read := _READ.search(change.expression)):
-            what = f"`.{read[2]}()`" if read[1] else f"the call of `{read[2]}`"
+        if is_carried(change.source or "") and (read := _READ.search(change.expression)):
+            title = "Let torch keep the number in the graph"
+            name, condition = "capture_scalar_outputs", NO_VALUE_NEEDED
+            only = "if only tensor arithmetic uses it"
             return (
-                setting(
-                    "capture_scalar_outputs",
-                    "Let torch keep the number in the graph",
-                    condition=NO_VALUE_NEEDED,
-                    is_safe=True,
-                ),
-                code_fix(
-                    f"Keep the tensor: remove {what}", condition="if only tensor arithmetic uses it"
-                ),
+                setting(name, title, condition=condition, is_safe=True),
+                code_fix(f"Keep the tensor: remove the call of `{read[1]}`", condition=only),
             )
         if group.is_within_call:
             return (WITHIN_CALL,)
         # An item that it selects is compiled for it, dynamic or not.
-        if not _is_index(change) and (prevented := [*made_dynamic(group)]):
-            return prevented
-        if not _is_index(change) and (passed_in := [*_passed_in(change)]):
-            return passed_in
-        name = group.passed(change)
-        # A branch on a tensor, or a size from one, would break the graph: the line that guards on
-        # the number has to compute with it alone.
-        computed = {
+        is_index = _is_index(change)
+        if not is_index and (dynamic := [*made_dynamic(group)] or [*_passed_in(change)]):
+            return dynamic
+        title = (
+            "Pass it as a tensor if only tensor arithmetic uses it, or keep it the same from call"
+            " to call: where a branch, a size or a loop needs its value, a tensor breaks the graph"
+        )
+        # The line that guards on the number has to compute with it alone. An item, or what the
+        # first call lacks, needn't be there in each call.
+        operands = {
             ast.unparse(side)
             for node in _nodes(change)
             if isinstance(node, ast.BinOp)
             for side in (node.left, node.right)
         }
-        is_computed = change.expression in computed and not _is_index(change)
-        if name is None or (change.guard_location is not None and not is_computed):
-            title = (
-                "Keep the value the same from call to call, or in a tensor if only tensor"
-                " arithmetic uses it"
-            )
+        is_computed = change.guard_location is None or change.expression in operands
+        name = group.passed(change)
+        if (
+            is_index
+            or not is_computed
+            or not (name or "").isidentifier()
+            or not group.is_from_first
+        ):
             return (code_fix(title),)
-        elsewhere = "where a branch, a size or a loop needs its value, a tensor breaks the graph"
-        # An item, or what the first call lacks, needn't be there in each call.
-        if "[" in name or not group.is_from_first:
-            title = f"Pass `{name}` as a tensor in each call that has it, if only tensor arithmetic"
-            return (call_fix(f"{title} uses it: {elsewhere}"),)
-        title = f"Pass `{name}` as a tensor if only tensor arithmetic uses it: {elsewhere}"
-        place = group.at_call("each_call", name)
+        place = group.at_call("each_call", f"{name}")
         return (call_fix(title, snippet=f"{name} = torch.tensor({name})", place=place),)
 
 
@@ -780,15 +733,12 @@ def _passed_in(change: GuardChange) -> Fixes:
     """Yield the advice for an int of a global: torch compiles it for its value, and makes only an
     argument dynamic (``wrap_symint``, ``torch/_dynamo/variables/builder.py``, 2.13).
     """
-    values = {change.old, change.new}
-    if _is_global(change) and "." not in (change.old or ".") and not values <= {"0", "1"}:
-        name, line = quoted(change.expression), change.guard_location
-        text = line.text if line is not None and line.text else ""
-        is_set = re.match(rf"{re.escape(change.expression)}\s*[-+*/]?=(?!=)", text) is not None
-        first = f"Change {name} where the function is called, and pass" if is_set else "Pass"
+    is_int = "." not in (change.old or ".") and not {change.old, change.new} <= {"0", "1"}
+    if _is_global(change) and is_int:
         yield code_fix(
-            f"{first} {'it' if is_set else name} as an argument: torch makes an int argument"
-            " dynamic at its second value, and compiles a global's for each"
+            f"Pass {quoted(change.expression)} as an argument, and change it where the function is"
+            " called: torch makes an int argument dynamic at its second value, and compiles a"
+            " global's for each"
         )
 
 

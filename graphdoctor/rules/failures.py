@@ -219,35 +219,31 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
         errors = {call.index: call.error for call in view.recording.calls}
         for compile_ in view.recording.compiles:
             failure = compile_.failure
-            if compile_.outcome != "failed" or failure is None:
+            if compile_.outcome != "failed" or failure is None or compile_.compile_id in broken:
                 continue
             # Torch reports the exception before it wraps it, so this can be of any class.
-            if compile_.compile_id in broken or _OTHERS.fullmatch(failure.type):
+            if _OTHERS.fullmatch(failure.type) or _documented_error(failure.message) is not None:
                 continue
-            if _documented_error(failure.message) is not None:
-                continue
-            # Dynamo asks the program's values for their length, class, … while it traces and writes
-            # guards.
-            error, raised = errors.get(compile_.call_index or 0), None
-            lines = [] if error is None else TRACEBACK_LINE.findall(error.traceback)
-            for file, number, name, _ in lines[-1:]:
-                if not _NOT_THE_PROGRAM_S.search(file):
-                    raised = name, f"{Path(file).name}:{number}"
             entry = innermost(failure.stack) or _definition(compile_, view)
             fixes = [keep_out(entry)] if failure.stack else []
+            says, where = f"torch.compile itself failed here with {failure.type}", ""
+            # Dynamo asks the program's values for their length, class, … while it traces and writes
+            # guards.
+            error = errors.get(compile_.call_index or 0)
+            lines = [] if error is None else TRACEBACK_LINE.findall(error.traceback)
+            file, number, name, _ = lines[-1] if lines else ("<unknown>", "", "", "")
+            if not _NOT_THE_PROGRAM_S.search(file):
+                where = f"; `{name}` raised it ({Path(file).name}:{number})"
             if failure.type == "GuardOnDataDependentSymNode":
+                says = "this line needs a number that torch doesn't know while it traces"
                 title = "Tell torch first what holds of the number, with `torch._check`"
                 fixes.insert(0, code_fix(title))
             else:
                 fixes.append(_REPORT)
-                if raised is not None:
-                    title = f"Don't raise in `{raised[0]}`: torch calls it while it compiles"
+                if where:
+                    title = f"Don't raise in `{name}`: torch calls it while it compiles"
                     fixes.insert(0, code_fix(title))
-            says = f"torch.compile itself failed here with {failure.type}"
-            if failure.type == "GuardOnDataDependentSymNode":
-                says = "this line needs a number that torch doesn't know while it traces"
             first = failure.message.strip().partition("\n")[0].strip()
-            where = f"; `{raised[0]}` raised it ({raised[1]})" if raised is not None else ""
             yield self.finding(
                 view,
                 entry,
@@ -308,9 +304,8 @@ class UserError(RecordingRule, code="GD901", severity="error"):
         if recording.is_foreign and not recording.calls:
             for compile_ in failed:
                 failure = compile_.failure
-                if failure is None or failure.type != _RAISED:
-                    continue
-                if (entry := innermost(failure.stack)) is not None:
+                entry = innermost(failure.stack) if failure is not None else None
+                if failure is not None and failure.type == _RAISED and entry is not None:
                     yield self.finding(
                         view,
                         entry,
@@ -320,31 +315,30 @@ class UserError(RecordingRule, code="GD901", severity="error"):
                         user_stack=failure.stack,
                     )
             return
+        # Without an end of the run, its pipe broke because the command that read it was killed.
+        is_over = recording.exit.reason not in (None, "lost", "running")
         for call in recording.calls:
-            # Without an end of the run, its pipe broke because the command that read it was killed.
-            is_over = recording.exit.reason not in (None, "lost", "running")
-            is_killed = not is_over and call.error is not None and call.error.type == _BROKEN_PIPE
-            if call.error is None or is_killed or _OVERWRITTEN.search(call.error.message):
+            error = call.error
+            if error is None or error.from_compiler or (error.type == _BROKEN_PIPE and not is_over):
                 continue
-            if not call.error.from_compiler and _documented_error(call.error.message) is None:
-                yield self._of_call(view, call, call.error, failed[-1:])
+            if not _OVERWRITTEN.search(error.message) and _documented_error(error.message) is None:
+                yield self._of_call(view, call, error, failed[-1:])
         yield from self._documented(view, failed)
 
     def _documented(self, view: RecordingView, failed: list[Compile]) -> Findings:
         """Yield what torch documents as an error of the program: in compiles, in calls, and at the
         end of a script.
         """
-        recording = view.recording
-        failures = [(item.failure.message, item) for item in failed if item.failure is not None]
-        errors = [call.error.message for call in recording.calls if call.error is not None]
-        texts = [*failures, *((text, None) for text in (*errors, recording.exit.traceback or ""))]
+        calls = [call.error.message for call in view.recording.calls if call.error is not None]
+        texts: list[tuple[str, Compile | None]] = [
+            *((compile_.failure.message, compile_) for compile_ in failed if compile_.failure),
+            *((text, None) for text in (*calls, view.recording.exit.traceback or "")),
+        ]
         for text, compile_ in texts:
-            if (error := _documented_error(text)) is None:
-                continue
-            entry, message, fix = error
-            if entry is None and compile_ is not None and compile_.failure is not None:
+            entry, message, fix = _documented_error(text) or (None, "", None)
+            if fix is not None and entry is None and compile_ is not None and compile_.failure:
                 entry = innermost(compile_.failure.stack) or _definition(compile_, view)
-            if entry is not None:
+            if fix is not None and entry is not None:
                 compiles = [] if compile_ is None else [compile_]
                 yield self.finding(view, entry, message, compiles, torch_reason=text, fixes=[fix])
                 return
@@ -406,12 +400,10 @@ def _documented_error(text: str) -> tuple[StackEntry | None, str, Fix] | None:
 
 
 def _advice(error: CallError, target: TargetInfo) -> str:
-    names = {"dtype": "dtype", "batch": "batch size"}
-    changed = [text for name, text in names.items() if target.call_options.get(name) is not None]
-    if changed and error.eager is not None:
+    is_changed = {target.call_options.get(name) for name in ("dtype", "batch")} != {None}
+    if is_changed and error.eager is not None:
         return (
-            f"Make the call with its own {' and '.join(changed)}; if that raises too, fix the"
-            " program"
+            "Make the call with its own dtype and batch size; if that raises too, fix the program"
         )
     return "Fix the program, then run graphdoctor again"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.diagnosis import Cost
 from graphdoctor.facts.fixes import Fix, SnippetPlace
-from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare, KernelTime
+from graphdoctor.facts.kernels import MOST_KERNELS, CodeLine, Device, KernelShare
 from graphdoctor.facts.profiled import InductorGraph, InductorKernel, InductorOperation, Profiled
 from graphdoctor.facts.recording import Graph, GraphNode
 from graphdoctor.facts.stack import StackEntry
@@ -44,8 +44,6 @@ gone."""
 _MOSTLY = 0.9
 """Of the elements that a kernel's operations work on."""
 _MIN_LIBRARY_SHARE = 0.8
-_MIN_NAMED = 0.2
-_MAX_NAMES = 2
 _IN_LIBRARY = ("library", "template")
 
 _Operations = Sequence[InductorOperation]
@@ -190,8 +188,7 @@ class LibraryCalls(RecordingRule, code="GD503", severity="info"):
         kernels, profiled = recording.kernels, recording.profiled
         if kernels is None or frame is None or not kernels.region_runs:
             return
-        library_us = kernels.library_us or 0.0
-        share = library_us / kernels.call_us
+        share = (kernels.library_us or 0.0) / kernels.call_us
         if share < _MIN_LIBRARY_SHARE:
             return
         shares: dict[StackEntry, float] = {}
@@ -200,11 +197,8 @@ class LibraryCalls(RecordingRule, code="GD503", severity="info"):
             times_us = _by_line(calls, lambda kernel: kernel.operations)
             shares = {line: us / _call_us(profiled) for line, us in times_us.items()}
         entry, *others = shares or [frame.entry]
-        where = ", at this line" if shares else ""
-        where += f" and {counted(len(others), 'other')}" if others else ""
         library = [kernel for kernel in kernels.largest if kernel.kind == "library"]
-        large = [f"`{kernel.name}`" for kernel in library if kernel.us >= _MIN_NAMED * library_us]
-        mostly_of = f", mostly {' and '.join(large[:_MAX_NAMES])}" if large else ""
+        longest = f", the longest is `{library[0].name}`" if library else ""
         fixes = []
         inputs = (item for graph in recording.graphs for item in graph.inputs or ())
         if any(item.dtype == "f32" for item in inputs):
@@ -219,9 +213,9 @@ class LibraryCalls(RecordingRule, code="GD503", severity="info"):
         yield self.finding(
             view,
             entry,
-            f"library calls take {percent(share)} of a steady call{mostly_of}{where}; "
-            "torch.compile can't fuse them, and without all the rest the call would be only "
-            f"{factor_text(1 / share)} faster",
+            f"library calls take {percent(share)} of a steady call{longest}; torch.compile can't"
+            " fuse them, and without all the rest the call would be only"
+            f" {factor_text(1 / share)} faster",
             count=sum(kernel.count for kernel in library),
             related=[(line, f"{percent(shares[line])} of the call") for line in others],
             fixes=[*fixes, *max_autotune(recording, why)],
@@ -232,18 +226,8 @@ _TF32 = config_fix(
     "Let matrix multiplications use TF32: torch.set_float32_matmul_precision('high')",
     'PyTorch documentation: "Numerical accuracy"',
 )
-_ALMOST_NOTHING = 10
-"""So many times as long as what they replaced: that is then what the library's own kernels differ
-by."""
 _MIN_RATIO: Mapping[Device, float] = {"cuda": 1.03, "cpu": 1.1}
 """Smaller differences also show between two runs of one program."""
-_FAST_PATH = "::_native_multi_head_attention"
-"""Operator that ``nn.MultiheadAttention`` calls only outside of tracing
-(``torch/nn/modules/activation.py``, 2.13)."""
-_ONLY_LAYOUT = re.compile(
-    r"_fused(_+(clone|copy|expand|permute|select|slice|split|squeeze|t|transpose|unsafe_view|unsqueeze|view))+_\d+$"
-)
-"""Of a kernel that Inductor names by operations none of which computes anything."""
 _WITH_LIBRARY = code_fix(
     "Write the part of the program that the longest kernel computes with a library function, such"
     " as torch.nn.functional.scaled_dot_product_attention",
@@ -259,8 +243,7 @@ class SlowerKernels(RecordingRule, code="GD506"):
     GPU 1.03 times, or longer, both measured by torch.profiler. Smaller differences also show
     between two runs of one program. `graphdoctor bench` reports it, if the machine isn't noisy and
     the call isn't faster than in eager mode. It names the longest kernels that only one of them
-    runs, with their lines, and says so where tracing takes a fused function apart, kernels only
-    copy into other layouts, or a library runs other kernels for the same operation.
+    runs, with their lines and operations.
 
     ## Why it costs
     Inductor replaces kernels of libraries with its own. Mostly that saves reading and writing
@@ -315,10 +298,9 @@ class SlowerKernels(RecordingRule, code="GD506"):
                 lines[name] = [CodeLine(file=entry.file, line=entry.line) for entry in entries]
         slower_us = kernels_us - eager_us
         clauses = (
-            _comparison(now, before, kernels_us / eager_us),
+            f"the kernels take {factor_text(kernels_us / eager_us)} as long as those of eager mode",
             *_apart(now, before, "only compiled code has", lines),
             *_apart(before, now, "only eager mode has", {}),
-            *_causes(now, before),
         )
         yield self.finding(
             view,
@@ -333,41 +315,17 @@ class SlowerKernels(RecordingRule, code="GD506"):
         )
 
 
-def _comparison(now: KernelShare, before: KernelShare, ratio: float) -> str:
-    text = f"the kernels take {factor_text(ratio)} as long as those of eager mode"
-    # What eager mode had beyond the library calls that are left.
-    others = (now.library_us, now.copy_us, now.communication_us)
-    replaced_us = (before.kernels_us or 0.0) - sum(us or 0.0 for us in others)
-    largest = next((kernel for kernel in now.largest if kernel.kind == "generated"), None)
-    if not now.generated_us or largest is None or not 0 < replaced_us < now.generated_us:
-        return text
-    if now.generated_us > _ALMOST_NOTHING * replaced_us:
-        return (
-            f"{text}: Inductor's own take {duration(now.generated_us)} and replace next to nothing"
-        )
-    own = factor_text(now.generated_us / replaced_us)
-    return (
-        f"{text}: Inductor's own take {own} as long as those that they replaced; the longest is"
-        f" `{largest.name}`"
-    )
-
-
-def _only_in(run: KernelShare, other_run: KernelShare) -> list[KernelTime]:
-    """Return the longest kernels that the other run doesn't have; none if not all of the
-    other's are known.
-    """
-    names = {kernel.name for kernel in other_run.largest}
-    if not names or len(other_run.largest) >= MOST_KERNELS:
-        return []
-    return [kernel for kernel in run.largest if kernel.name not in names]
-
-
 def _apart(
     run: KernelShare, other_run: KernelShare, only: str, lines: Mapping[str, Sequence[CodeLine]]
 ) -> Iterator[str]:
-    """Yield the kernels that the other run doesn't have, as a clause; ``lines``: of each."""
+    """Yield the longest kernels that the other run doesn't have, as a clause; nothing if not all of
+    the other's are known. ``lines``: of each.
+    """
+    others = {kernel.name for kernel in other_run.largest}
     texts = []
-    for kernel in _only_in(run, other_run):
+    for kernel in run.largest if 0 < len(other_run.largest) < MOST_KERNELS else ():
+        if kernel.name in others:
+            continue
         times = f"{kernel.count} × " if kernel.count > 1 else ""
         places = [f"{Path(line.file).name}:{line.line}" for line in lines.get(kernel.name, ())]
         operations = [f"`{operation}`" for operation in kernel.operations]
@@ -375,42 +333,6 @@ def _apart(
         texts.append(f"{times}`{kernel.name}` ({', '.join(details)})")
     if texts:
         yield f"{only} {listed(texts)}"
-
-
-def _causes(now: KernelShare, before: KernelShare) -> Iterator[str]:
-    """Yield why kernels differ, as clauses, where their names tell."""
-    is_whole, is_eager_whole = (len(run.largest) < MOST_KERNELS for run in (now, before))
-    is_left = _has_fast_path(before.largest) and not _has_fast_path(now.largest)
-    if is_left and is_whole and now.largest:
-        yield (
-            "eager mode takes the fast path of `nn.MultiheadAttention`, which torch leaves while it"
-            " traces"
-        )
-    copies = [
-        kernel
-        for kernel in now.largest
-        if kernel.kind == "generated" and _ONLY_LAYOUT.search(kernel.name)
-    ]
-    has_copy = any(kernel.kind == "copy" for kernel in before.largest)
-    if copies and is_eager_whole and before.largest and not has_copy:
-        runs = counted(sum(kernel.count for kernel in copies), "kernel run")
-        time = duration(sum(kernel.us for kernel in copies))
-        yield f"eager mode needs no copy into another layout, compiled code {runs} ({time})"
-    compiled_us, eager_us = _us_by_operations(now, before), _us_by_operations(before, now)
-    for operations, us in compiled_us.items():
-        if operations and eager_us.get(operations, us) < us:
-            times = f"{duration(us)} instead of {duration(eager_us[operations])}"
-            calls = listed([f"`{operation}`" for operation in operations])
-            yield f"for {calls} the library runs other kernels ({times})"
-
-
-def _us_by_operations(run: KernelShare, other_run: KernelShare) -> dict[tuple[str, ...], float]:
-    times = grouped((kernel.operations, kernel.us) for kernel in _only_in(run, other_run))
-    return {operations: sum(us) for operations, us in times.items()}
-
-
-def _has_fast_path(kernels: Iterable[KernelTime]) -> bool:
-    return any(_FAST_PATH in operation for kernel in kernels for operation in kernel.within)
 
 
 class _AtLines(RecordingRule):
@@ -527,18 +449,16 @@ class LayoutCopies(_AtLines, code="GD508"):
             if is_copy and _is_mostly(kernel.operations, copying):
                 copies[bool(of_library)].append(kernel)
         for is_for_library, kernels in copies.items():
-            operations = {
-                operation.operation.rpartition(".")[0]: None
-                for kernel in kernels
-                for operation in _about(kernel)
-            }
-            whose = "its" if len(operations) == 1 else "their"
-            what, subject, fix = f"copies by {names(operations)}", "copy", _LEAVE_OUT
-            if is_for_library:
-                what = (
-                    f"copies into the layouts that {names(operations)} and what reads {whose}"
-                    " results need"
+            operations = names(
+                dict.fromkeys(
+                    operation.operation.rpartition(".")[0]
+                    for kernel in kernels
+                    for operation in _about(kernel)
                 )
+            )
+            what, subject, fix = f"copies by {operations}", "copy", _LEAVE_OUT
+            if is_for_library:
+                what = f"copies into other layouts around {operations}"
                 subject, fix = "library", _IN_LAYOUT
             yield from self.at_lines(
                 view, profiled, kernels, _about, what=what, subject=subject, fix=fix

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from graphdoctor.facts.command import command_line
@@ -149,25 +149,21 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
         events_of = grouped((event.frame.frame_id, event) for event in view.events)
         never, _ = unsettled(view.recording)
         for event in _over_limit(view):
-            frame, limit = event.frame, event.compiles[0]
             # Of a function that recompiles in every call, GD217 says that it gets there.
             if never in event.frames:
                 continue
-            failure, frame_id = limit.failure, frame.frame_id
-            versions = versions_of.get(frame_id, ())
-            events = events_of.get(frame_id, ())
+            frame, limit = event.frame, event.compiles[0]
+            versions = versions_of.get(frame.frame_id, ())
+            events = events_of.get(frame.frame_id, ())
+            changes = [change for other in events for change in dict.fromkeys(other.changes)]
             since = "" if limit.call_index is None else f" from call {limit.call_index}"
             others = dict.fromkeys(f"`{other.described}`" for other in event.frames[1:])
             together = f", together with {', '.join(others)}" if others else ""
             # The values that made it recompile, most frequent first.
-            counts = Counter(
-                expression
-                for other in events
-                for expression in dict.fromkeys(change.expression for change in other.changes)
-            )
-            changed = names(name for name, _ in counts.most_common())
+            counts = Counter(change.key for change in changes).most_common()
+            changed = names(dict.fromkeys(expression for (_, expression), _ in counts))
             why = f", because {changed} changed" if changed else ""
-            name: LimitName = (failure and failure.limit) or "recompile_limit"
+            name: LimitName = (limit.failure and limit.failure.limit) or "recompile_limit"
             yield self.finding(
                 view,
                 frame.entry,
@@ -177,11 +173,14 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
                 f" torch's {name} after {counted(len(versions), 'compile')}{why}",
                 event.compiles,
                 count=1,
-                changes=distinct_values(change for other in events for change in other.changes),
+                changes=distinct_values(changes),
                 hidden_change_count=hidden_change_count(events),
-                reasons=failure.chain if failure else (),
+                reasons=limit.failure.chain if limit.failure else (),
                 user_stack=versions[0].stack if versions else (),
-                fixes=(call_fix(_advice(events, command)), _raised(view.recording, name)),
+                fixes=(
+                    call_fix(_advice([key for key, _ in counts], command)),
+                    _raised(view.recording, name),
+                ),
             )
 
 
@@ -211,12 +210,11 @@ def _over_limit(view: RecordingView) -> Iterator[RecompileEvent]:
             yield RecompileEvent(frame, (compile_,), (frame,))
 
 
-def _advice(events: Iterable[RecompileEvent], what_if: str | None) -> str:
+def _advice(changed: Sequence[tuple[ChangeKind, str]], what_if: str | None) -> str:
     """Return what to do about the value that changes most often; the length of a list, say, can't
     be dynamic.
     """
-    counts = Counter(change.key for event in events for change in set(event.changes))
-    for (kind, expression), _ in counts.most_common(1):
+    for kind, expression in changed[:1]:
         if kind in _NEVER_DYNAMIC:
             return f"Keep {quoted(expression)} from changing: its own finding says how"
     tries = "" if what_if is None else f"; `{what_if}` tries it"

@@ -40,7 +40,6 @@ _ARGUMENT = re.compile(r"^L\['(\w+)'\](?:\['[^']*'\]|\[\d+\])*$")
 _ROOTS = frozenset({"self", "fn", "args", "kwargs"})
 _OF_SIZE = re.compile(r"\.size\(\)\[\d+\]\Z")
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\[|^L\['self'\]\.")
-_SMALL = re.compile(r"^(?:2 <= )?(\S+\.shape\[\d+\]|shape\[\d+\] of .+)$")
 
 
 class SizeChange(RecompileRule, code="GD202"):
@@ -170,13 +169,11 @@ def _last_batch(group: RecompileGroup) -> Fixes:
     the program calls itself.
     """
     changes = [change for of_event in group.changes for change in of_event]
-    dims = [size_dim(change.expression) for change in changes]
     sizes = [(change.old or "", change.new or "") for change in changes]
-    is_smaller = {*dims} == {0} and all(
-        old.isdecimal() and new.isdecimal() and int(new) < int(old) for old, new in sizes
-    )
+    is_smaller = all(f"{old}{new}".isdecimal() and int(new) < int(old) for old, new in sizes)
+    is_first = {size_dim(change.expression) for change in changes} == {0}
     is_of_script = group.target is None or group.target.runs_itself
-    if is_smaller and is_of_script and len(group.events) == 1:
+    if is_smaller and is_first and is_of_script and len(group.events) == 1:
         title = "Leave out the smaller last batch, with `DataLoader(…, drop_last=True)`"
         yield call_fix(title, condition="if it is one")
 
@@ -198,14 +195,14 @@ def _kept_static(group: RecompileGroup) -> list[str]:
     dynamic by then, unless something keeps them static (``torch/_dynamo/variables/builder.py``,
     2.13).
     """
-    seen: dict[str | None, set[str]] = {}
+    sizes_of: dict[str | None, set[str]] = {}
     kept: dict[str, None] = {}
     for event, changes in zip(group.events, group.changes, strict=True):
-        cause = event.compiles[0].cause
+        first = event.compiles[0]
         sizes = [change.expression for change in changes if can_be_dynamic(change)]
-        of_nearest = seen.get(cause.nearest, set()) if cause is not None else set()
+        of_nearest = sizes_of.get(first.cause.nearest, ()) if first.cause is not None else ()
         kept |= dict.fromkeys(size for size in sizes if size in of_nearest)
-        seen[event.compiles[0].compile_id] = set(sizes)
+        sizes_of[first.compile_id] = set(sizes)
     return [*kept]
 
 
@@ -327,52 +324,36 @@ class SpecializedDim(RecompileRule, code="GD207"):
 
     def because(self, group: RecompileGroup) -> str:
         change = group.first
-        if small := _small(change):
-            return (
-                f"{quoted(small)} is {_size(change)}, and torch compiles separate code for 0 and 1"
-            )
+        if source := _small(change):
+            name = change.expression if is_specialized(change) else expression(source)
+            return f"{quoted(name)} is 0 or 1, and torch compiles separate code for these sizes"
         before = f": it was compiled for {change.old}" if change.old else ""
         now = f", now {change.new}" if change.new else ""
         return f"{quoted(change.expression)} no longer holds{before}{now}"
 
     def fixes(self, group: RecompileGroup) -> Fixes:
         change = group.first
-        if small := _small(change):
-            tensor = small.partition(".shape[")[0]
-            yield call_fix(
-                f"Move the compile to a warm-up with a size of {_size(change)}, or pad to 2"
-            )
-            title = "Tell torch that sizes can be anything, including 0 and 1"
-            if tensor.isidentifier():
-                yield sources_setting("unbacked_sources", [f"L['{tensor}']"], title)
+        if source := _small(change):
+            yield call_fix("Move the compile to a warm-up with such a size, or pad to 2")
             # What an earlier line computed has no name that torch takes.
-            elif not small.startswith("shape"):
-                title += ": name the tensor in `torch.compiler.config.unbacked_sources`"
-                yield config_fix(title, "torch/compiler/config.py, 2.13")
+            if not is_carried(source):
+                title = "Tell torch that sizes can be anything, including 0 and 1"
+                yield sources_setting("unbacked_sources", [_OF_SIZE.sub("", source)], title)
             return
         where = change.guard_location
         line = f" on line {where.line}" if where is not None else ""
-        # torch computes with a dynamic number of a module as with a size.
-        is_size = ".shape[" in change.expression or ".size(" in change.expression
-        what = "sizes" if is_size else "values"
-        yield code_fix(f"Write the code{line} so that one version holds for all {what}")
-        yield call_fix(
-            "If you need both branches, move their compiles to a warm-up that calls both"
-        )
+        yield code_fix(f"Write the code{line} so that one version holds for all values")
+        title = "If you need both branches, move their compiles to a warm-up that calls both"
+        yield call_fix(title)
 
 
 def _small(change: GuardChange) -> str | None:
-    """Return the size that is 0 or 1 now, which torch compiles by itself, whatever else a branch
-    asks of it; None for another change.
+    """Return torch's source of the size that is 0 or 1 now, which torch compiles by itself,
+    whatever else a branch asks of it; None for another change.
     """
-    if match := _SMALL.match(change.expression):
-        return match[1]
-    name, _, size = (change.new or "").rpartition(" = ")
-    return name if size in ("0", "1") and re.fullmatch(r"\S+\.shape\[\d+\]", name) else None
-
-
-def _size(change: GuardChange) -> str:
-    return (change.new or "").rpartition(" = ")[2] or "0 or 1"
+    if is_specialized(change):
+        return f"{change.source}.size()[{size_dim(change.expression)}]"
+    return change.small_source
 
 
 class ColdStartRecompile(RecordingRule, code="GD210", severity="info"):

@@ -172,7 +172,8 @@ def _keep(site: BreakSite, uses: set[str]) -> str:
     last = (site.called or "").rpartition(".")[2]
     instead = _INSTEAD.get(last, "Keep the value in a tensor and use torch operations on it")
     if "if" in uses:
-        return f"{instead}, and choose by it with `torch.where`, or `assert` it"
+        choose = "choose values by it with `torch.where`, `assert` it, or"
+        return f"{instead}, and {choose} branch on it where the function is called"
     return instead + (", if only tensor arithmetic uses it" if last in _KEPT else "")
 
 

@@ -118,51 +118,6 @@ def around(tmp_path, code):
     return source
 
 
-<<<<<<< HEAD
-def readable(tmp_path, body, *, parameters="x, c"):
-    code = f"import torch\nLIMIT = 3\ndef f({parameters}):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
-    return set(around(tmp_path, code).readable)
-
-
-@for_each(
-    "body, expected",
-    [
-        ("y = x + LIMIT  # here", {"x", "LIMIT"}),
-        ("y = x\nz = y + w  # here", {"y"}),
-        ("if c:\n    y = x\nz = y + x  # here", {"x"}),
-        ("for y in x:\n    z = y  # here", {"y"}),
-        ("for y in x:\n    pass\nz = y  # here", set()),
-        ("while c:\n    y = x\nz = y  # here", set()),
-        ("with c as y:\n    z = y  # here", {"y"}),
-        ("with torch.no_grad():\n    y = x\nz = y  # here", {"y"}),
-        ("with suppress(ValueError):\n    y = x\nz = y  # here", set()),
-        ("try:\n    y = x\nexcept ValueError as e:\n    z = (y, e)  # here", {"e"}),
-        ("try:\n    y = x\nexcept ValueError:\n    y = c\nz = y  # here", set()),
-        ("y = x\ndel y\nz = y  # here", set()),
-        ("y = x\nfor i in x:\n    z = y  # here\n    del y", set()),
-        ("if c:\n    y = x  # here", {"x"}),
-        ("y += x  # here", {"x"}),
-        ("print(x, LIMIT, len(x))  # here", {"x", "LIMIT"}),
-    ],
-)
-def test_a_name_is_readable_if_it_certainly_has_a_value(tmp_path, body, expected):
-    assert readable(tmp_path, body) == expected
-
-
-def test_enclosing_functions_names_are_readable_and_classes_not(tmp_path):
-    code = """
-        def outer(a):
-            b = 1
-            class Inner:
-                c = 2
-                def method(self, d):
-                    return a + b + c + d  # here
-        """
-    assert set(around(tmp_path, code).readable) == {"a", "b", "d"}
-
-
-=======
->>>>>>> 6f60abb2 (Say in words what to change at a break: fix writes the edits and tries them)
 def test_names_of_the_module_are_those_that_no_function_binds(tmp_path):
     code = """
         import torch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.check import (
@@ -52,7 +52,7 @@ def compare(
     return DiagnosisComparison(
         before=sides[0],
         after=sides[1],
-        mismatches=mismatches(before, after, gone=gone, new=new),
+        mismatches=mismatches(before, after),
         new=tuple(new),
         gone=() if after.recording.is_partial else tuple(gone),
         unseen=tuple(gone) if after.recording.is_partial else (),
@@ -109,15 +109,10 @@ def _changes(before: Finding, after: Finding) -> Iterator[Change]:
         yield "count"
 
 
-_MAX_CALLS = 2
-
-
-def mismatches(
-    before: Diagnosis, after: Diagnosis, *, gone: Sequence[Finding], new: Sequence[Finding]
-) -> tuple[Mismatch, ...]:
+def mismatches(before: Diagnosis, after: Diagnosis) -> tuple[Mismatch, ...]:
     """Return every way in which two runs differ, the most serious first."""
     sides = {"before": before, "after": after}
-    return (*_of_programs(sides), *_of_findings(sides, gone, new), *_of_environments(sides))
+    return (*_of_programs(sides), *_of_findings(sides), *_of_environments(sides))
 
 
 _Sides = Mapping[str, Diagnosis]
@@ -137,19 +132,13 @@ def _of_programs(sides: _Sides) -> Iterator[Mismatch]:
     """Compare recordings, targets and how these were called, as far as both sides know."""
     recordings = [diagnosis.recording for diagnosis in sides.values()]
     targets = [recording.target for recording in recordings]
-    foreign = [side for side in sides if sides[side].recording.is_foreign]
-    if foreign:
-        message = (
-            "graphdoctor recorded neither log, so whether both compiled the same target in the same"
-            " way is unknown."
-            if len(foreign) == 2
-            else (
-                f"{foreign[0].capitalize()}: graphdoctor didn't record this log, so its target,"
-                " calls, coverage, steady call and the classes of its functions are unknown."
-            )
-        )
-        yield Mismatch(aspect="recording", message=message)
     for side, diagnosis in sides.items():
+        if diagnosis.recording.is_foreign:
+            message = (
+                f"{side.capitalize()}: graphdoctor didn't record this log, so its target, calls,"
+                " coverage, steady call and the classes of its functions are unknown."
+            )
+            yield Mismatch(aspect="recording", message=message)
         if diagnosis.recording.is_partial:
             reason = partial_text(diagnosis)
             rest = "Numbers and findings cover only the part that ran."
@@ -158,7 +147,7 @@ def _of_programs(sides: _Sides) -> Iterator[Mismatch]:
     texts = list(_differing("target", (target.text for target in targets), "Different targets"))
     classes = (target.class_name for target in targets)
     yield from texts or _differing("target", classes, "Different classes")
-    if foreign:
+    if any(recording.is_foreign for recording in recordings):
         return
     what = "Different compile arguments"
     if not any(target.runs_itself for target in targets):
@@ -172,23 +161,17 @@ def _of_programs(sides: _Sides) -> Iterator[Mismatch]:
     elif targets[0].kind == targets[1].kind:
         # Calls of torch.compile in a script, whatever line they are on.
         old, new = (set(map(_compile_call, recording.compile_calls)) for recording in recordings)
-        if old != new:
-            others = (", ".join(sorted(own)) or "no others" for own in (old - new, new - old))
-            yield from _differing("compile arguments", others, "Different calls of torch.compile")
+        others = (", ".join(sorted(own)) or "no others" for own in (old - new, new - old))
+        yield from _differing("compile arguments", others, "Different calls of torch.compile")
     configs = _settings(*(target.config for target in targets))
     yield from _differing("config", configs, "Different config values")
     counts = (str(len(recording.calls)) for recording in recordings)
     yield from _differing("calls", counts, "Different numbers of calls")
-    inputs = [
-        (f"call {call.index} {call.inputs}", f"call {other.index} {other.inputs}")
-        for call, other in zip(*(recording.calls for recording in recordings), strict=False)
-        if call.inputs and other.inputs and call.inputs != other.inputs
-    ]
-    if inputs:
-        shown = ("; ".join(texts) for texts in zip(*inputs[:_MAX_CALLS], strict=True))
-        more = counted(len(inputs) - _MAX_CALLS, "more call")
-        rest = f"The inputs of {more} differ too." if len(inputs) > _MAX_CALLS else ""
-        yield from _differing("calls", shown, "Different inputs", rest)
+    for before, after in zip(*(recording.calls for recording in recordings), strict=False):
+        if before.inputs and after.inputs and before.inputs != after.inputs:
+            shown = (f"call {call.index} {call.inputs}" for call in (before, after))
+            yield from _differing("calls", shown, "Different inputs", "Later calls may differ too.")
+            return
 
 
 def _settings(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
@@ -204,9 +187,7 @@ def _compile_call(call: CompileCall) -> str:
     return f"torch.compile({call.compiled}{arguments})"
 
 
-def _of_findings(
-    sides: _Sides, gone: Sequence[Finding], new: Sequence[Finding]
-) -> Iterator[Mismatch]:
+def _of_findings(sides: _Sides) -> Iterator[Mismatch]:
     """Yield what one side leaves out or can't have, and torch's releases."""
     files = [{finding.location.file for finding in side.findings} for side in sides.values()]
     # Findings are matched by file: if no file is on both sides, no finding can be the same.
@@ -228,31 +209,22 @@ def _of_findings(
         )
         values = dict.fromkeys(sides, "not read") | {read[0]: "read"}
         yield Mismatch(aspect="guards", message=message, **values)
-
-    def line(finding: Finding) -> Hashable:
-        return finding.location.file, finding.location.function, finding.location.text
-
-    lines = set(map(line, gone))
-    replaced = sum(line(finding) in lines for finding in new)
     meaning = "Findings can be new or gone because of torch, without any change of code."
-    if replaced:
-        meaning += f" {counted(replaced, 'new finding')} replaced another one at the same line."
     versions = (side.recording.environment.torch for side in sides.values())
     yield from _differing("torch", versions, "Different torch versions", meaning)
 
 
 def _of_environments(sides: _Sides) -> Iterator[Mismatch]:
     """Compare versions, machines, and what only one side lacks."""
-    versions = (diagnosis.graphdoctor_version for diagnosis in sides.values())
-    what, meaning = "Different graphdoctor versions", "Their rules can differ."
-    yield from _differing("graphdoctor", versions, what, meaning)
     environments = [diagnosis.recording.environment for diagnosis in sides.values()]
-    pythons = (environment.python for environment in environments)
-    yield from _differing("python", pythons, "Different Python versions")
     machines = (
         ", ".join(filter(None, (environment.platform, environment.device_name)))
         for environment in environments
     )
+    versions = (diagnosis.graphdoctor_version for diagnosis in sides.values())
+    pythons = (environment.python for environment in environments)
+    yield from _differing("graphdoctor", versions, "Different graphdoctor versions")
+    yield from _differing("python", pythons, "Different Python versions")
     yield from _differing("machine", machines, "Different machines", "Times can't be compared.")
     lacks = [
         dict.fromkeys(gap.message for gap in side.recording.gaps if gap.kind != "foreign_log")

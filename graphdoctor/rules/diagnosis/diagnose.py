@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from graphdoctor.facts.diagnosis import SEVERITIES, Cost, Diagnosis, Finding
 from graphdoctor.facts.evidence import ShapeEvent
 from graphdoctor.facts.fixes import Fix, Unguarded
 from graphdoctor.facts.guards import GuardChange
-from graphdoctor.facts.recording import CompileCall, CompileOutcome, Recording
+from graphdoctor.facts.recording import CompileCall, Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosis.recompiles import RecompileGroup
@@ -198,22 +199,19 @@ def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list
         for fix in finding.fixes:
             if fix.setting is not None and not fix.setting.drops_output:
                 lines[fix.setting].add(finding.location.at)
-    calls = {(call.file, call.line) for call in view.recording.compile_calls}
+    calls = {(relative(call.file, view.root), call.line) for call in view.recording.compile_calls}
+    changed, in_force = {*_changed(view)}, view.recording.config_in_force
 
     def placed(fix: Fix) -> Fix:
-        if fix.place is None:
-            return fix
-        file, line = fix.place.file, fix.place.line
         # The only call of torch.compile.
-        if fix.place.where in ("compile", "compile_call") and len(calls) == 1:
-            ((file, line),) = calls
-        place = fix.place.replace(file=file and relative(file, view.root), line=line)
-        return fix.replace(place=place)
-
-    def is_for_one_line(fix: Fix) -> bool:
-        return fix.setting is None or len(lines[fix.setting]) < 2
-
-    changed, in_force = {*_changed(view)}, view.recording.config_in_force
+        if (
+            fix.place is None
+            or fix.place.where not in ("compile", "compile_call")
+            or len(calls) > 1
+        ):
+            return fix
+        file, line = next(iter(calls), (None, None))
+        return fix.replace(place=fix.place.replace(file=file, line=line))
 
     def is_open(fix: Fix) -> bool:
         """Return whether the run doesn't contradict it and hasn't the setting in force."""
@@ -223,14 +221,21 @@ def _with_placed_fixes(findings: Sequence[Finding], view: RecordingView) -> list
         names = (chosen.name, chosen.line.partition(" = ")[0])
         return all(in_force.get(name) != repr(chosen.value) for name in names)
 
-    with_fixes = []
-    for finding in findings:
-        fixes = [placed(fix) for fix in finding.fixes if is_open(fix)]
-        if finding.code.startswith(_BREAK):
-            fixes.sort(key=is_for_one_line)
-        fixes.sort(key=lambda fix: fix.unguarded is not None)
-        with_fixes.append(finding.replace(fixes=tuple(fixes)))
-    return with_fixes
+    def order(finding: Finding, fix: Fix) -> tuple[bool, bool]:
+        is_for_one_line = fix.setting is None or len(lines[fix.setting]) < 2
+        return fix.unguarded is not None, finding.code.startswith(_BREAK) and is_for_one_line
+
+    return [
+        finding.replace(
+            fixes=tuple(
+                sorted(
+                    (placed(fix) for fix in finding.fixes if is_open(fix)),
+                    key=partial(order, finding),
+                )
+            )
+        )
+        for finding in findings
+    ]
 
 
 def _changed(view: RecordingView) -> Iterator[Unguarded]:
@@ -308,12 +313,10 @@ def _eager_calls(recording: Recording) -> dict[EagerReason, int] | None:
 
 
 def _summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
-    recording, steady, watch = view.recording, view.recording.steady_call, view.recording.watch
-    compiles, coverage = recording.compiles, recording.coverage
-
-    def frame_count(outcome: CompileOutcome) -> int:
-        return len({compile_.frame_id for compile_ in compiles if compile_.outcome == outcome})
-
+    recording, watch, coverage = view.recording, view.recording.watch, view.recording.coverage
+    compiles, steady = recording.compiles, recording.steady_call
+    frames = {(compile_.outcome, compile_.frame_id) for compile_ in compiles}
+    outcomes = Counter(outcome for outcome, _ in frames)
     # Distinct functions with distinct sets of changed values.
     causes = {
         (event.frame.frame_id, frozenset(change.key for change in event.changes))
@@ -328,10 +331,10 @@ def _summary_of(view: RecordingView, *, hidden_findings: int) -> Counts:
         graphs=len(recording.graphs),
         break_sites=len({site.entry.at for site in view.sites}),
         break_records=sum(record.effect != "raised" for record in recording.breaks),
-        skipped_frames=frame_count("skipped"),
+        skipped_frames=outcomes["skipped"],
         recompiles=sum(compile_.has_recompiled for compile_ in compiles),
         recompile_causes=len(causes),
-        frames_over_limit=frame_count("limit"),
+        frames_over_limit=outcomes["limit"],
         coverage=coverage.share if coverage else None,
         coverage_detail=coverage,
         eager_calls=_eager_calls(recording),

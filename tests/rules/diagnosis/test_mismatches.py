@@ -115,7 +115,7 @@ DIFFERING: list[tuple[Diagnosis, Diagnosis]] = [
 
 def said(before, after):
     """The differences, as if no finding of one side were on the other."""
-    found = mismatches(before, after, gone=before.findings, new=after.findings)
+    found = mismatches(before, after)
     return [f"{one.aspect} ({one.before} | {one.after}): {one.message}" for one in found]
 
 
@@ -140,10 +140,7 @@ def test_runs_made_alike_have_no_mismatch():
 
 def test_worst_mismatch_comes_first_in_a_partial_run():
     other = diagnosed(**target(text="b.py"), **environment(torch="2.15.0"), is_partial=True)
-    found = mismatches(diagnosed(**target(text="a.py"), **environment()), other, gone=(), new=())
+    found = mismatches(diagnosed(**target(text="a.py"), **environment()), other)
     assert [mismatch.aspect for mismatch in found] == ["partial", "target", "torch"]
     cut = diagnosed(is_partial=True)
-    assert [mismatch.aspect for mismatch in mismatches(cut, cut, gone=(), new=())] == [
-        "partial",
-        "partial",
-    ]
+    assert [mismatch.aspect for mismatch in mismatches(cut, cut)] == ["partial", "partial"]
