@@ -98,9 +98,8 @@ class PrintOrLog(BreakRule, code="GD101"):
     def message(self, site: BreakSite) -> str:
         logger = _LOGGER.match(site.torch_context)
         # `log.info` calls `isEnabledFor`: what matters is the call on the line.
-        name = site.called
-        is_query = name is None or _QUERY.match(name.rpartition(".")[2]) is not None
-        if logger and _QUERY.match(logger["method"]) and is_query:
+        last = (site.called or "").rpartition(".")[2]
+        if logger and _QUERY.match(logger["method"]) and (not last or _QUERY.match(last)):
             return f"{_output_call(site)} queries or configures a logger, which torch doesn't trace"
         return f"{_output_call(site)} has a side effect, so torch can't put it in a graph"
 

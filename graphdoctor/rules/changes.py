@@ -564,16 +564,12 @@ class NumberArgument(RecompileRule, code="GD203"):
             for side in (node.left, node.right)
         }
         is_computed = change.guard_location is None or change.expression in operands
-        name = group.passed(change)
-        if (
-            is_index
-            or not is_computed
-            or not (name or "").isidentifier()
-            or not group.is_from_first
-        ):
+        passed = group.passed(change) or ""
+        is_name = passed.isidentifier() and group.is_from_first
+        if is_index or not is_computed or not is_name:
             return (code_fix(title),)
-        place = group.at_call("each_call", f"{name}")
-        return (call_fix(title, snippet=f"{name} = torch.tensor({name})", place=place),)
+        place = group.at_call("each_call", passed)
+        return (call_fix(title, snippet=f"{passed} = torch.tensor({passed})", place=place),)
 
 
 def _is_index(change: GuardChange) -> bool:

@@ -16,7 +16,7 @@ from graphdoctor.version import __version__
 
 if TYPE_CHECKING:
     from graphdoctor.executors.executor import Executor
-    from graphdoctor.facts.diagnosis import Diagnosis, FrameReport, Result
+    from graphdoctor.facts.diagnosis import Diagnosis, Result
     from graphdoctor.facts.kernels import KernelShare
     from graphdoctor.facts.picture import GraphStages, Picture
     from graphdoctor.facts.recording import Recording
@@ -234,7 +234,7 @@ def most_telling(diagnosis: Diagnosis, *, most: int) -> tuple[str, ...]:
     """Return the compiles to look at first.
 
     The first compile of each finding comes first, then further ones of each, then the first of each
-    function, then all others in order.
+    frame, then all others in order.
     """
     known = {compile_.compile_id for compile_ in diagnosis.recording.compiles}
     wanted = (compile_id for compile_id in _in_turn(diagnosis) if compile_id in known)
@@ -246,9 +246,6 @@ def _in_turn(diagnosis: Diagnosis) -> Iterator[str]:
         for finding in diagnosis.findings:
             yield from finding.compile_ids[turn : turn + 1]
             yield from finding.effects.graphs[turn : turn + 1]
-    functions: dict[object, FrameReport] = {}
-    for frame, report in diagnosis.each_frame():
-        functions.setdefault((frame.file, frame.line, frame.code_name), report)
-    for report in functions.values():
+    for report in diagnosis.frames:
         yield from report.compile_ids[:1]
     yield from (compile_.compile_id for compile_ in diagnosis.recording.compiles)

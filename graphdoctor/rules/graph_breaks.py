@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from graphdoctor.facts.diagnosis import Finding
 from graphdoctor.facts.fixes import Fix
@@ -33,7 +34,6 @@ _EMPTY_HINTS = re.compile(
     r" checkpointing",
     re.IGNORECASE,
 )
-_BUILD = "torch/_dynamo/variables/builtin.py, 2.13: __build_class__"
 
 
 class GraphBreak(BreakRule, code="GD100"):
@@ -80,30 +80,14 @@ class GraphBreak(BreakRule, code="GD100"):
         return f"`{site.shown}`: {site.gb_type}" if site.expression.strip() else site.gb_type
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
-        if site.gb_type.startswith("Invalid call to __build_class__") and site.is_own_code:
-            return (
-                code_fix(
-                    "Move the class out of the compiled function, and pass it what it reads there",
-                    _BUILD,
-                ),
-            )
-        if site.gb_type.startswith("Uninitialized nn.Module") and site.expression.startswith(
-            "super("
-        ):
-            return (
-                code_fix(
-                    "Construct the module outside the compiled function",
-                    "torch/nn/modules/module.py, 2.13",
-                ),
-            )
-        useful = [hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint)]
+        hints = (hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint))
         return tuple(
             Fix(
                 title=" ".join(hint.split()),
                 kind="config" if "config." in hint else "code",
                 source="torch's hint",
             )
-            for hint in useful[:2]
+            for hint in islice(hints, 2)
         )
 
 
@@ -721,17 +705,12 @@ class SkippedFrame(RecordingRule, code="GD111", severity="error"):
                 continue
             stack, effects = skipped[0].stack, site.effects
             where = next(_enclosing(site, stack, view), None)
-            whole = [f"`{name}`" for name in effects.skipped_frames]
-            names = " and ".join(
-                [
-                    *whole,
-                    *(
-                        f"the rest of `{name}`"
-                        for name in effects.rest_eager_frames
-                        if name not in effects.skipped_frames
-                    ),
-                ]
-            )
+            rests = dict.fromkeys(effects.rest_eager_frames)
+            parts = [f"`{name}`" for name in effects.skipped_frames]
+            parts += [
+                f"the rest of `{name}`" for name in rests if name not in effects.skipped_frames
+            ]
+            names = " and ".join(parts)
             verb = "is" if len({*effects.eager_frames}) == 1 else "are"
             inside, related = "", []
             if where is not None:

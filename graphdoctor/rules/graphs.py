@@ -315,7 +315,6 @@ _MIN_PART = 0.2
 _MAX_PARTS = 3
 _MIN_STRUCTURE_GUARDS = 1000
 _MIN_RECOMPILES = 3
-_MAX_VALUES = 4
 
 
 class GuardOverhead(RecordingRule, code="GD301"):
@@ -541,19 +540,17 @@ class GuardOnChangingValue(RecordingRule, code="GD303"):
             if compile_.cause is not None and compile_.outcome == "compiled"
             for change in compile_.cause.changes
         )
-        for (frame_id, _), pairs in changes.items():
+        for (frame_id, expression), pairs in changes.items():
             if len(pairs) < _MIN_RECOMPILES or (frame := view.frames.get(frame_id)) is None:
                 continue
             compile_, first = pairs[0]
-            texts = (text for _, change in pairs for text in (change.old, change.new))
-            values = [without_middle(text) for text in dict.fromkeys(texts) if text is not None]
-            shown = values[:_MAX_VALUES] + ["…"] * (len(values) > _MAX_VALUES)
-            name = quoted(first.expression)
+            name = quoted(expression)
+            steps = f": {first.old} → {first.new}, …" if first.old and first.new else ""
             yield self.finding(
                 view,
                 first.guard_location or frame.entry,
                 f"{name} differed in {len(pairs)} recompiles of `{frame.name}`"
-                + (f": {', '.join(shown)}" if shown else ""),
+                f"{without_middle(steps)}",
                 [compile_ for compile_, _ in pairs],
                 changes=(first,),
                 torch_reason=first.guard,

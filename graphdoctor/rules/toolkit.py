@@ -89,25 +89,22 @@ def call_before(site: BreakSite, name: str) -> Fix:
     """Return a call, or a read of an attribute, that the caller makes, unless it needs what the
     function computes.
     """
-    tree = site.node
+    moved = f"Move `{shortened(site.statement)}` out of the compiled function"
     match site.statement_node:
         case ast.ClassDef(name=made) | ast.FunctionDef(name=made):
             return code_fix(f"Move `{made}` out of the compiled function, with its decorators")
         # To set an item is a call, too.
         case (
-            ast.Assign(targets=[set_, *_])
-            | ast.AugAssign(target=set_)
-            | ast.Delete(targets=[set_, *_])
-        ) if site.called is None and isinstance(set_, ast.Attribute | ast.Subscript):
-            return code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
-    arguments = (
-        [*tree.args, *(keyword.value for keyword in tree.keywords)]
-        if isinstance(tree, ast.Call)
-        else []
-    )
+            ast.Assign(targets=[ast.Attribute() | ast.Subscript(), *_])
+            | ast.AugAssign(target=ast.Attribute() | ast.Subscript())
+            | ast.Delete(targets=[ast.Attribute() | ast.Subscript(), *_])
+        ) if site.called is None:
+            return code_fix(moved)
+    keywords = (keyword.value for keyword in getattr(site.node, "keywords", ()))
+    arguments = (*getattr(site.node, "args", ()), *keywords)
     is_constant = all(isinstance(argument, ast.Constant) for argument in arguments)
     condition = None if is_constant else "if its arguments are known there"
-    verb = "Read" if isinstance(tree, ast.Attribute) else "Call"
+    verb = "Read" if isinstance(site.node, ast.Attribute) else "Call"
     title = f"{verb} `{name}` before the compiled function and pass its result in"
     return code_fix(title, condition=condition)
 

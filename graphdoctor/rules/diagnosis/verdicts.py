@@ -28,12 +28,11 @@ def with_verdicts(findings: Sequence[Finding], recording: Recording) -> list[Fin
     """Return the findings with the verdicts of trials on their fixes, applied ones first, and why
     they have no edit.
     """
-    treatment, reasons = recording.treatment, recording.declined.reasons
+    treatment = recording.treatment
     if treatment is None:
+        reasons = recording.declined.reasons
         return [
-            finding.replace(
-                fixes=tuple(_without_edit(finding.fixes, reasons.get(finding.fingerprint)))
-            )
+            finding.replace(fixes=fixes_with(finding, (), reasons.get(finding.fingerprint)))
             for finding in findings
         ]
     return [
@@ -163,17 +162,15 @@ def _replayed(fix: Fix, results: Sequence[TrialResult], base: TrialResult) -> Fi
         snippets = [remedy.snippet or "" for remedy in result.remedies]
         if not lines or len(snippets) != 1 or lines != set(snippets[0].splitlines()):
             continue
+        verdict: Verdict = "not tried"
         if result.compiles is None:
-            return fix.replace(verdict="failed", reasons=(because("message", result.error or ""),))
-        if result.outputs == "different":
-            reason = because("message", result.where or "")
-            return fix.replace(verdict="changes results", reasons=(reason,))
-        before, after = (
-            (result.frames_over_limit or 0, result.compiles or 0) for result in (base, result)
-        )
-        reason = because("replayed", before[1], after[1], int(after[0] > 0))
-        verdict = "no effect" if after == before else "not tried"
-        return fix.replace(
-            verdict="makes it worse" if after > before else verdict, reasons=(reason,)
-        )
+            verdict, reason = "failed", because("message", result.error or "")
+        elif result.outputs == "different":
+            verdict, reason = "changes results", because("message", result.where or "")
+        else:
+            is_over = int((result.frames_over_limit or 0) > 0)
+            reason = because("replayed", base.compiles or 0, result.compiles, is_over)
+            if result.score >= base.score:
+                verdict = "no effect" if result.score == base.score else "makes it worse"
+        return fix.replace(verdict=verdict, reasons=(reason,))
     return fix

@@ -140,12 +140,12 @@ def _unknown(
     if recording.exit.reason != "finished":
         found, hint = "a recording that ended early", recording.exit.message
     elif missing is not None or recording.is_partial:
-        found, hint = "a recording with missing records", missing and missing.message
+        found, hint = "a recording with missing records", missing.message if missing else None
     elif (off := compile_switch(diagnosis)) is not None:
         found, hint = "that torch.compile was off", f"{switch_text(off)}."
     elif not is_empty_allowed and (not diagnosis.frames or recording.gap("nothing_compiled")):
         gap = recording.gap("nothing_compiled")
-        found, hint = "that nothing was compiled", gap and gap.message
+        found, hint = "that nothing was compiled", gap.message if gap else None
     return UnmetExpectation(expected, found, hint=hint) if found else None
 
 

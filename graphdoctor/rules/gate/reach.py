@@ -118,7 +118,9 @@ class _Finder(ModuleFinder):
 
 
 def _files(finder: ModuleFinder, known: Iterable[Path] = ()) -> list[Path]:
-    files = (module.__file__ for module in finder.modules.values())
+    files: Iterable[str | None] = (
+        getattr(module, "__file__", None) for module in finder.modules.values()
+    )
     paths = dict.fromkeys(Path(file).resolve() for file in files if file is not None)
     return [path for path in paths if path not in known]
 
