@@ -33,7 +33,7 @@ READS: dict[str, tuple[str, ...]] = {
         " may result in an error when running in eager|If the HOP is activation checkpointing",
         *(r"with torch\.", "graph break in loop", "Unexpected type in sourceless builder"),
         "Graph break under GenericContextWrappingVariable",
-        *("Invalid call to __build_class__", "Uninitialized nn.Module", "backwards hooks"),
+        "backwards hooks",
     ),
     # torch's errors that a program causes.
     "rules/failures.py": (
@@ -59,12 +59,7 @@ READS: dict[str, tuple[str, ...]] = {
     # git's error.
     "fixes/writing.py": ("fatal: not a git repository (or any ",),
     # Values of facts, of which it hides the program's own words.
-    "studies/bundle/redacted.py": (
-        r"train mode|eval mode|on|off|True|False|\d+|",
-        r"(.*?)( from line \d+)?",
-    ),
-    # Phases of the probe, which are values.
-    "studies/profile/profile.py": (r"( of call)? [!\d/_]+$",),
+    "studies/bundle/redacted.py": (r"train mode|eval mode|on|off|True|False|\d+|",),
 }
 """Texts of others, or values, that code reads, by file."""
 VALUES = {
