@@ -290,7 +290,7 @@ def recompiled(
     stack: tuple[StackEntry, ...] = (),
 ) -> Compile:
     """One recompile with its cause, compared while running."""
-    cause = RecompileCause(nearest="0/0", entry_count=1, changes=changes, is_exact=True)
+    cause = RecompileCause(nearest="0/0", changes=changes, is_exact=True)
     plain = compiled(compile_id, outcome=outcome, reasons=("0/0: x",), stack=stack)
     return plain.replace(cause=cause, call_index=call)
 

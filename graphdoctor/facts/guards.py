@@ -243,8 +243,6 @@ class RecompileCause(Fact):
     changed since the function's last call, the one that differs in the fewest; None if unknown."""
     last_used: shared.CompileId | None = None
     """Compile id of the cache entry that the function's last call used; None if unknown."""
-    entry_count: int | None
-    """Number of cache entries that the frame had; None if unknown."""
     changes: tuple[GuardChange, ...]
     """All guarded values that differ from the nearest entry; from a log that graphdoctor didn't
     record, only the first failed guard of each entry."""

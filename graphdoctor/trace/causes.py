@@ -151,7 +151,7 @@ def cause_of_record(
     entries = [_compared(entry, place) for entry in record.get("compared") or ()]
     if not entries and reasons:
         return cause_of_reasons(reasons, place)
-    cause = {"nearest": None, "changes": (), "entry_count": record.get("entries"), "is_exact": True}
+    cause = {"nearest": None, "changes": (), "is_exact": True}
     if entries:
         nearest = nearest_entry(entries)
         last = entries[0]
@@ -189,7 +189,6 @@ def cause_of_reasons(reasons: tuple[str, ...], place: PlaceReader) -> RecompileC
         nearest=guard.compile_id,
         last_used=guard.compile_id,
         is_exact=False,
-        entry_count=len(reasons),
         changes=with_previous(changes, ComparedEntry(guard.compile_id, changes, changes)),
     )
 

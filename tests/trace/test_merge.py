@@ -75,7 +75,7 @@ def test_parts_are_merged_under_ids_that_are_their_own():
 
 
 def test_nearest_entry_is_of_its_process_or_forking_parent():
-    cause = RecompileCause(nearest="0/0", entry_count=1, changes=(), is_exact=True)
+    cause = RecompileCause(nearest="0/0", changes=(), is_exact=True)
     again = compiled("0/1", reasons=("size",)).replace(cause=cause)
     part = recording(compiles=(compiled("0/0"), again), frames=(frame(0),))
     child = recording(compiles=(again,), frames=(frame(0),))

@@ -180,7 +180,6 @@ class RecompileRecorder:
         # The entry that the function's last call used comes first; none if its failed guards are
         # unknown.
         return {
-            "entries": len(entries),
             "compared": compared,
             "caller": [] if self._listener is None else self._caller(self._listener),
             "stack_names": [name for name in code.co_varnames if name.startswith("___stack")],

@@ -22,7 +22,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.stack import relative
 from graphdoctor.rules.diagnosis.sites import RecordingView, left_eager
 
-_UNKNOWN = RecompileCause(nearest=None, entry_count=None, changes=(), is_exact=False)
+_UNKNOWN = RecompileCause(nearest=None, changes=(), is_exact=False)
 _STATES: Mapping[str, FrameState] = {
     "limit": "over_limit",
     "skipped": "skipped",

@@ -3,7 +3,6 @@ raises."""
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,35 +100,6 @@ def test_no_text_raises_and_none_is_lost(text):
     expected = meaning_of(guard).expected
     assert expected is None or len(expected) <= 120
     assert all(change.expression is not None for change in changes_of(guard))
-
-
-ADVERSE = [
-    "'",
-    '"',
-    "\\'",
-    "'\"",
-    "(",
-    ")",
-    "# ",
-    "a ",
-    " is ",
-    "\\",
-    "'\\\\",
-    "'\n",
-    "\"'\n\\",
-    ":1 in f (",
-    " (HINT: ",
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("piece", ADVERSE)
-def test_a_long_text_is_read_in_linear_time(piece):
-    # Quadratic work on it would take minutes.
-    text = piece * 30_000
-    assert sum(len(token.text) for token in tokenize(text)) == len(text)
-    read_comparison(text)
-    take_apart(text)
 
 
 @for_each(
