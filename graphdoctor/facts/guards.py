@@ -97,8 +97,6 @@ class GuardSet(Fact):
     bill: tuple[SubtreeCost, ...] = ()
     """Cost by argument and module, repeated with warm caches, outermost first; a part includes the
     parts inside it."""
-    unbilled_count: int = 0
-    """Number of parts that weren't measured separately."""
 
     @property
     def known_share(self) -> float | None:
@@ -128,9 +126,6 @@ class Guards(Fact):
     """First quartile."""
     searches_high_us: float | None = None
     """Third quartile."""
-    profiler_us: float | None = None
-    """Microseconds that were taken off each search for the profiler: what it makes of an empty
-    range."""
     checks_us: float | None = None
     """Microseconds of all successful guard checks of one steady call, each repeated with warm
     caches: a lower bound; None unless each was measured."""

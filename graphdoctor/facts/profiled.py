@@ -238,8 +238,6 @@ class ProfiledCall(Fact):
     device: Device
     times_us: tuple[float, ...]
     """Single calls without the profiler, until the device is done."""
-    profiled_us: float
-    """The call under the profiler: of several, the shortest."""
     runs: tuple[InductorRun, ...]
     kernels: tuple[KernelRun, ...]
     """In the order of their beginnings."""

@@ -157,8 +157,6 @@ class Attacked(Fact):
 
     count: int
     """Inputs on which all results were compared, without those that the program refuses."""
-    refused_count: int = 0
-    """Inputs that the unmodified program refuses, other than by its own ``raise`` or ``assert``."""
     is_edited: bool = False
     """True if the program's source was changed, so that they were tried without torch.compile
     too."""

@@ -282,12 +282,6 @@ def test_omissions_while_compiling_and_torchs_changes_are_reported(tmp_path, set
     assert (edited.failure, edited.torch_kinds) == (None, ())
 
 
-def test_refused_inputs_are_counted(tmp_path, setup):
-    case = CASES["what the program refuses isn't tried"]
-    untouched, _ = attacked(tmp_path, setup, case.before, case.after)
-    assert untouched.refused_count == 4
-
-
 def equal_in(folder: Path, setup: Setup, body: str) -> dict[str, tuple[str, ...]]:
     """What equals the numbers that a body reads, on all inputs."""
     model = folder / "model.py"

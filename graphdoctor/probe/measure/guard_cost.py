@@ -118,31 +118,30 @@ class CheckTimer:
         # A tree without guards takes what a check costs by itself.
         check = spread("check", _saved_us(tree, type(tree)(), values))
         started = perf_counter()
-        bill, unbilled = _bill(tree, values, self._bill_left_s)
+        bill = _bill(tree, values, self._bill_left_s)
         self._bill_left_s -= perf_counter() - started
         if not tree.check(values):
             self.troubles.append(f"{compile_id}: the check no longer held after it was measured")
             return
         entry |= {name: max(us, 0.0) for name, us in check.items()}
-        entry |= {"bill": bill, "unbilled_count": unbilled}
+        entry["bill"] = bill
 
 
-def _bill(tree: Any, values: _Values, budget_s: float) -> tuple[list[Fields], int]:
-    """Return the cost of each part of the tree, and the number of parts left unmeasured."""
-    parts = torch_guards.guard_parts(tree)
+def _bill(tree: Any, values: _Values, budget_s: float) -> list[Fields]:
+    """Return the cost of each part of the tree, as far as there is time."""
     stop = perf_counter() + budget_s
     # Leaving nothing out seems to make a difference too: clones differ by where in memory they lie.
     if budget_s <= 0 or (same := _savings(tree, (), values)) is None:
-        return [], len(parts)
+        return []
     floor = max(map(abs, same))
     bill = []
-    for part, left_out in parts[:_MAX_PARTS]:
+    for part, left_out in torch_guards.guard_parts(tree)[:_MAX_PARTS]:
         if perf_counter() > stop:
             break
         if (saved := _savings(tree, left_out, values)) is not None:
             low, middle, _high = saved
             bill.append({"source": part, "check_us": middle if low > floor else None})
-    return bill, len(parts) - len(bill)
+    return bill
 
 
 def _savings(tree: Any, left_out: Collection[str], values: _Values) -> list[float] | None:
@@ -206,7 +205,7 @@ class Searches(NamedTuple):
         too few calls.
         """
         if whole := _spread("searches", [[sum(us for _, us in call)] for call in self.calls]):
-            cost |= whole | {"profiler_us": self.profiler_us}
+            cost |= whole
             for entry in cost["entries"]:
                 compile_id = entry["compile_id"]
                 times = [[us for of, us in call if of == compile_id] for call in self.calls]

@@ -295,7 +295,7 @@ class Attacking:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         index = []
-        refused = whole_count = 0
+        whole_count = 0
         taken: Arcs = Counter()
         """How many calls took each step."""
         own_arcs: frozenset[Any] = frozenset()
@@ -320,10 +320,7 @@ class Attacking:
             variant = self._variants[attack.variant]
             arcs = Counter()
             eager = self._accepted(attack, number, arcs)
-            if eager is None:
-                refused += not variant.is_search and not attack.is_used
-                continue
-            if variant.is_odd and not own_arcs <= arcs.keys():
+            if eager is None or (variant.is_odd and not own_arcs <= arcs.keys()):
                 continue
             # Compiling takes long, so what goes no way of its own is only tried in eager mode.
             is_plain = not variant.is_search and not attack.state and not attack.arguments
@@ -355,9 +352,7 @@ class Attacking:
             "is_finite": is_finite,
         }
         (self._folder / ATTACKS_FILE).write_text(json.dumps(kept), encoding="utf-8")
-        return Attacked(
-            count=whole_count, refused_count=refused, torch_kinds=tuple(sorted(torch_kinds))
-        )
+        return Attacked(count=whole_count, torch_kinds=tuple(sorted(torch_kinds)))
 
     def _accepted(self, attack: _Attack, number: int, arcs: Arcs) -> Results | None:
         """Make an attack of the untouched program, as far as it accepts it; None if it refuses the

@@ -182,7 +182,6 @@ def _measure_kernels(workload: Workload, call: Call) -> None:
             profiled_call = ProfiledCall(
                 device=measured.share().device,
                 times_us=tuple(measured.times_us),
-                profiled_us=measured.best.us,
                 runs=tuple(runs),
                 kernels=tuple(kernels),
                 eager=EagerCall(

@@ -58,11 +58,7 @@ def profiled(kernels, *graphs, runs=None):
         else runs
     )
     call = ProfiledCall(
-        device="cuda",
-        times_us=(100.0, 101.0),
-        profiled_us=120.0,
-        runs=tuple(made),
-        kernels=tuple(kernels),
+        device="cuda", times_us=(100.0, 101.0), runs=tuple(made), kernels=tuple(kernels)
     )
     return Profiled(call=call, graphs=graphs, matched=tuple(matched_runs(call, graphs)))
 

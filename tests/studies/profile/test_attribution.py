@@ -152,11 +152,7 @@ def matched(measured):
     """The runs of kernels that each call in the code has."""
     runs, kernels = measured.runs()
     call = ProfiledCall(
-        device="cuda",
-        times_us=(measured.best.us,),
-        profiled_us=measured.best.us,
-        runs=tuple(runs),
-        kernels=tuple(kernels),
+        device="cuda", times_us=(measured.best.us,), runs=tuple(runs), kernels=tuple(kernels)
     )
     graphs = [
         InductorGraph(

@@ -84,7 +84,6 @@ def test_a_share_needs_both_times():
         "searches_us": 30.0,
         "searches_low_us": 25.0,
         "searches_high_us": 40.0,
-        "profiler_us": 0.5,
     }
     whole = read(COSTED, cost=cost | searched | {"entries": [entry | {"search_us": 12.0}]})
     assert (whole.share, whole.sets[0].share, whole.warm_share) == (0.3, 0.24, 0.1)
