@@ -151,7 +151,7 @@ def cause_of_record(
     entries = [_compared(entry, place) for entry in record.get("compared") or ()]
     if not entries and reasons:
         return cause_of_reasons(reasons, place)
-    cause = {"nearest": None, "changes": (), "is_exact": True}
+    cause: Fields = {"nearest": None, "changes": (), "is_exact": True}
     if entries:
         nearest = nearest_entry(entries)
         last = entries[0]
