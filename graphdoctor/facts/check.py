@@ -323,10 +323,6 @@ class Mismatch(Fact):
 
 Change = Literal["line", "severity", "count"]
 
-Match = Literal["fingerprint", "place"]
-"""Way in which two findings were matched. ``place``: by rule, file, function without its class,
-line text and torch's id, because one side is a log without classes."""
-
 
 class SameFinding(Fact):
     """A finding that both sides have."""
@@ -335,7 +331,6 @@ class SameFinding(Fact):
     after: Finding
     changes: tuple[Change, ...] = ()
     """Differences: the line, the severity, the count."""
-    matched_by: Match = "fingerprint"
 
 
 class DiagnosisComparison(Fact):

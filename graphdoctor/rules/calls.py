@@ -271,24 +271,21 @@ class SkippedFunction(BreakRule, code="GD105"):
                 yield setting("dont_skip_tracing", title, condition="if nothing in it breaks")
             return
         name = site.called or _function(site)
-        only = ""
+        loop = f"loop over `{site.looped_over}` outside the compiled function"
         if _is_left_over(site):
-            only = "Fix the other break on this line first: it causes this one"
+            yield code_fix("Fix the other break on this line first: it causes this one")
         elif site.called == "open":
-            only = "Read or write the file outside the compiled function"
+            yield code_fix("Read or write the file outside the compiled function")
         elif name.endswith("__iter__"):
-            only = (
-                f"Compile the step, not the loop: loop over `{site.looped_over}` outside the"
-                " compiled function"
-            )
+            yield code_fix(f"Compile the step, not the loop: {loop}")
         elif "tqdm" in name:
-            only = (
-                f"Loop over the argument of `{name}`, and keep the progress bar outside the"
-                " compiled function"
-            )
-        if only:
-            yield code_fix(only)
-            return
+            kept = "and keep the progress bar outside the compiled function"
+            yield code_fix(f"Loop over the argument of `{name}`, {kept}")
+        else:
+            yield from self._moved(site, name, is_native=is_native)
+            yield OWN_FUNCTION
+
+    def _moved(self, site: BreakSite, name: str, *, is_native: bool) -> Fixes:
         if site.bare_call is not None:
             yield code_fix(f"Move `{shortened(site.statement)}` out of the compiled function")
             # Later operations need what sets a state, such as a seed, or changes an argument, such
@@ -296,25 +293,23 @@ class SkippedFunction(BreakRule, code="GD105"):
             if re.search(r"(?:seed|\bset_\w+)\Z|\A(?:random|heapq|bisect)\.", name) is None:
                 needless = "if nothing needs what it does"
                 yield from (fix.replace(condition=needless) for fix in guard_while_compiling(site))
-        elif "time function" in site.gb_type or site.in_context(
-            r"module: (time), qualname: (?!sleep)"
-        ):
+            return
+        is_clock = site.in_context(r"module: (time), qualname: (?!sleep)") is not None
+        if is_clock or "time function" in site.gb_type:
             yield code_fix("Read the clock outside the compiled function, around its call")
-        else:
-            yield call_before(site, name)
-            # Python's and torch's own functions have no tensor code to wrap.
-            root = (site.in_context(r"module: ([^,]+),") or "").partition(".")[0]
-            is_standard = root in (*sys.stdlib_module_names, "torch", "<unknown module>")
-            is_standard |= name.partition(".")[0] in sys.stdlib_module_names
-            if is_native and not is_standard:
-                title = (
-                    f"If `{name}` computes tensors, wrap it with `torch.library.custom_op` and"
-                    " `register_fake`"
-                )
-                yield code_fix(title, "PyTorch user guide: custom operators")
-            elif not is_standard and re.fullmatch(r"[\w.]+", name):
-                yield _nonstrict(name)
-        yield OWN_FUNCTION
+            return
+        yield call_before(site, name)
+        # Python's and torch's own functions have no tensor code to wrap.
+        module = site.in_context(r"module: ([^,]+),") or ""
+        roots = {module.partition(".")[0], name.partition(".")[0]}
+        if not roots.isdisjoint((*sys.stdlib_module_names, "torch", "<unknown module>")):
+            return
+        if is_native:
+            wrapped = "wrap it with `torch.library.custom_op` and `register_fake`"
+            title = f"If `{name}` computes tensors, {wrapped}"
+            yield code_fix(title, "PyTorch user guide: custom operators")
+        elif re.fullmatch(r"[\w.]+", name):
+            yield _nonstrict(name)
 
 
 def _is_left_over(site: BreakSite) -> bool:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from graphdoctor.facts.base import grouped
-from graphdoctor.facts.check import (
-    Aspect,
-    Change,
-    DiagnosisComparison,
-    Match,
-    Mismatch,
-    SameFinding,
-    Side,
-)
+from graphdoctor.facts.check import Aspect, Change, DiagnosisComparison, Mismatch, SameFinding, Side
 from graphdoctor.facts.diagnosis import Diagnosis, Finding
 from graphdoctor.facts.recording import CompileCall
 from graphdoctor.rules.diagnosis.selection import Selection
@@ -46,9 +38,9 @@ def compare(
     new = [finding for finding in after.findings if chosen.keeps(finding)]
     sides = (_side(before, names[0], kept=len(gone)), _side(after, names[1], kept=len(new)))
     order = {id(finding): place for place, finding in enumerate(new)}
-    same = [*_take_pairs(gone, new, lambda finding: finding.fingerprint, "fingerprint")]
+    same = [*_take_pairs(gone, new, lambda finding: finding.fingerprint)]
     if before.recording.is_foreign != after.recording.is_foreign:
-        same += _take_pairs(gone, new, _place, "place")
+        same += _take_pairs(gone, new, _place)
     return DiagnosisComparison(
         before=sides[0],
         after=sides[1],
@@ -74,7 +66,7 @@ def _side(diagnosis: Diagnosis, name: str | None, *, kept: int) -> Side:
 
 
 def _take_pairs(
-    gone: list[Finding], new: list[Finding], key: Callable[[Finding], Hashable], by: Match
+    gone: list[Finding], new: list[Finding], key: Callable[[Finding], Hashable]
 ) -> Iterator[SameFinding]:
     """Take findings with the same key out of both lists, in pairs and in the order of lines."""
     waiting = grouped((key(finding), finding) for finding in sorted(gone, key=_line))
@@ -84,7 +76,7 @@ def _take_pairs(
             gone.remove(before)
             new.remove(finding)
             changes = tuple(_changes(before, finding))
-            yield SameFinding(before=before, after=finding, changes=changes, matched_by=by)
+            yield SameFinding(before=before, after=finding, changes=changes)
 
 
 def _line(finding: Finding) -> int:

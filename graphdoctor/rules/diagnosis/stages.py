@@ -258,32 +258,34 @@ def _groups(before: _Nodes, after: _Nodes, links: Mapping[str, Sequence[str]]) -
     the same line that nothing links either, and else to what else became of the line, if that is
     one group.
     """
-    groups: dict[int, _Group] = {}
-    for side, of_side in enumerate((before, after)):
-        for node in of_side:  # two nodes can be equal
-            groups[id(node)] = ([], [])
-            groups[id(node)][side].append(node)
+    parents: dict[int, int] = {}
+
+    def group(node: StageNode) -> int:
+        number = id(node)  # two nodes can be equal
+        while number in parents:
+            number = parents[number]
+        return number
 
     def join(node: StageNode, other: StageNode) -> None:
-        first, second = groups[id(node)], groups[id(other)]
-        if first is not second:
-            first[0].extend(second[0])
-            first[1].extend(second[1])
-            groups.update({id(member): first for member in (*second[0], *second[1])})
+        first, second = group(node), group(other)
+        if first != second:
+            parents[second] = first
 
     by_name = {node.name: node for node in after}
-    sources = grouped(
-        (id(by_name[name]), node)
+    mapped = [
+        (node, by_name[name])
         for node in before
         for name in links.get(node.name, ())
         if name in by_name and (name == node.name or _line(by_name[name]) == _line(node))
-    )
-    linked = {id(node) for nodes in sources.values() for node in nodes}
+    ]
+    sources = grouped((id(result), node) for node, result in mapped)
+    named = {id(node) for node, _ in mapped}
     waiting = grouped(
         ((_line(node), _operation_name(node)), node)
         for node in before
-        if id(node) not in linked and node.file is not None
+        if id(node) not in named and node.file is not None
     )
+    linked: set[int] = set()
     for node in after:
         if alike := waiting.get((_line(node), _operation_name(node))):
             sources[id(node)] = [alike.pop(0)]
@@ -295,13 +297,14 @@ def _groups(before: _Nodes, after: _Nodes, links: Mapping[str, Sequence[str]]) -
     for line, nodes in left.items():
         in_line = before_at.get(line, [])
         free = [node for node in in_line if id(node) not in linked]
-        if free or len({id(groups[id(node)]) for node in in_line}) == 1:
+        if free or len({group(node) for node in in_line}) == 1:
             for node in (*free, *nodes):
                 join((free or in_line)[0], node)
-    order = {id(node): number for number, node in enumerate((*before, *after))}
-    for nodes in (nodes for group in groups.values() for nodes in group):
-        nodes.sort(key=lambda node: order[id(node)])
-    return {id(groups[number]): groups[number] for number in order}.values()
+    members: dict[int, _Group] = {}
+    for side, of_side in enumerate((before, after)):
+        for node in of_side:
+            members.setdefault(group(node), ([], []))[side].append(node)
+    return members.values()
 
 
 def _changes(groups: Iterable[_Group]) -> tuple[StageChange, ...]:
