@@ -118,13 +118,6 @@ def test_the_likeliest_arguments_come_first_and_all_optional_ones_last():
     ]
 
 
-def test_no_arguments_are_tried_twice():
-    tried = choices([Slot("a", ("1", "2", "3")), Slot("b", ("", "3"))], most_changes=4)
-    tried = [tuple(sorted(arguments.items())) for arguments in tried]
-    assert len(tried) == len(set(tried)) == 6
-    assert list(choices([], most_changes=2)) == [{}]
-
-
 def test_module_is_in_evaluation_mode_whatever_train_returns():
     assert (
         evaluated_body("Net", {"channels": "16"})

@@ -151,7 +151,7 @@ def write_parquet(report: SurveyReport) -> bytes:
     pyarrow = _pyarrow("Writing")
     schema = _schema(pyarrow).with_metadata({KEY: orjson.dumps(report.replace(rows=()))})
     columns = [
-        _array(pyarrow, field, [_cell(column, column.read(row)) for row in report.rows])
+        pyarrow.array([_cell(column, column.read(row)) for row in report.rows], type=field.type)
         for column, field in zip(COLUMNS, schema, strict=True)
     ]
     sink = pyarrow.BufferOutputStream()
@@ -231,16 +231,6 @@ def _schema(pyarrow: Any) -> Any:  # noqa: ANN401 - as above
         pyarrow.struct([field(column) for column in CAUSE_COLUMNS])
     )
     return pyarrow.schema([field(column) for column in COLUMNS])
-
-
-def _array(pyarrow: Any, field: Any, values: Sequence[object]) -> Any:  # noqa: ANN401 - as above
-    try:
-        return pyarrow.array(values, type=field.type)
-    except (pyarrow.ArrowException, OverflowError) as error:
-        # Only a document that somebody edited has such a value.
-        raise GraphDoctorError(
-            f"The column {field.name} can't hold a value of this survey: {error}."
-        ) from error
 
 
 def _cell(column: Column, value: Any) -> object:  # noqa: ANN401 - of the column's type

@@ -125,18 +125,6 @@ def test_the_users_own_run_is_recorded_while_it_is_timed(quick):
     assert [call["index"] for call in found["recording"]["calls"]] == [1]
 
 
-def test_unmeasured_parts_are_unknown_and_named(quick):
-    assert quick.document["measured"] == []
-    for name in ("backend=aot_eager", "dynamic=true"):
-        found = quick.variant(name)
-        fields = ("compile_cold_s", "correct", "kernels", "launches")
-        assert [found[field] for field in fields] == [None] * 4
-    assert (found["graphs"], found["speedup"]["ratio"] > 1.5) == (None, True)
-    text = run_command("bench", cwd=quick.folder).stdout
-    assert "Not checked: cold starts, results and causes." in text
-    assert "results" not in text.partition("Variants")[2].partition("pays off")[0]
-
-
 @pytest.mark.parametrize(
     ("option", "part", "known"),
     [

@@ -66,15 +66,6 @@ def test_each_process_has_one_turn_per_round_in_changing_order():
     assert found["b"].peak_memory_bytes == 7
 
 
-def test_timing_ends_early_once_all_ratios_are_precise():
-    log = []
-    timed(Process("a", log, 1000.0), Process("b", log, 500.0))
-    assert len(log) == 2 * 8
-    log.clear()
-    timed(Process("a", log, 1000.0, noise=0.3), Process("b", log, 500.0, noise=0.3))
-    assert len(log) == 2 * 64
-
-
 @for_each(
     "us, noise, count",
     # One that is as fast, for certain, needs no more either.
@@ -279,11 +270,6 @@ def test_without_a_cold_start_the_warm_one_counts():
     assert (found.compile_cold_s, found.compile_warm_s, found.compile_s) == (None, 3.0, 3.0)
     assert (found.break_even_cold, found.break_even_calls) == (None, 6_000)
     assert (found.cache.hits, found.cache.misses) == (2, 1)
-
-
-def test_a_slower_variant_never_pays_off():
-    found = shown(default(2000.0, 0.4))
-    assert (found.judgement, found.break_even_calls, found.compile_cold_s) == ("slower", None, 0.0)
 
 
 @for_each(

@@ -36,15 +36,6 @@ def test_an_issue_has_findings_and_the_script_or_its_reason(snapshot):
     assert "\n---\n".join(found) == snapshot
 
 
-def test_a_long_issue_names_what_it_cuts():
-    many = with_prints(*((line, f"text {line}") for line in range(5, 18)))
-    text = issue_text(many, Script("x = 1\n" * 200, {"helper.py": ""}), None)
-    assert text.count("GD101 print-or-log") == 10
-    assert "3 more findings in `diagnosis.json` and `report.html`." in text
-    assert "`reproduce.py` in the attached zip, with `modules/helper.py`.\n" in text
-    assert "x = 1" not in text
-
-
 def test_nothing_in_a_finding_becomes_markup():
     diagnosis = with_prints((5, "a"))
     (finding,) = diagnosis.findings

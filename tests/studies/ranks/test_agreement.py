@@ -1,6 +1,3 @@
-from itertools import permutations
-
-from graphdoctor.facts.reading import json_of
 from graphdoctor.studies.ranks.agreement import hang_candidates, rows_of, with_texts
 from graphdoctor.studies.ranks.view import verdict
 from tests.each import for_each
@@ -106,15 +103,6 @@ def test_one_code_that_ranks_know_under_other_names_is_one_row():
     )
     assert [(row.compile, row.agree) for row in found.agreement] == [("0/0", True), ("0/1", False)]
     assert [value.value for value in found.first_divergence.values] == ["-", again.causes[0]]
-
-
-def test_the_order_in_which_ranks_come_does_not_matter():
-    reports = (
-        rank(0, compiled()),
-        rank(1, compiled(guards="others")),
-        rank(2, compiled("1/0", "f")),
-    )
-    assert len({json_of(job(*order)) for order in permutations(reports)}) == 1
 
 
 def test_ranks_without_a_log_are_named():

@@ -273,17 +273,6 @@ def test_full_disk_is_reported_and_finished_pieces_kept(monkeypatch):
     assert _statuses(report_of(last_survey(Settings().store))) == {"a": "ok", "b": "ok"}
 
 
-def test_last_survey_and_last_recording_are_separate():
-    folder = _run(_passes).folder
-    store = Settings().store
-    time.sleep(0.01)
-    made = store.create("model")
-    assert store.last() == made.path
-    assert last_survey(Settings().store) == folder
-    assert store.surveys("mine") == [folder]
-    assert store.surveys("ine") == []
-
-
 def test_pieces_without_a_device_see_gpus_unless_forbidden():
     def shares(**measured):
         executor = Answers(_passes)
