@@ -12,7 +12,6 @@ import os
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,14 +76,10 @@ class Script:
 
 @dataclass(frozen=True)
 class ScriptEnd:
-    """The end of a program: why it failed and why the recording isn't complete, None where that
-    isn't so.
-    """
+    """The end of a program; ``unwritten``: why its recording isn't complete, None if it is."""
 
     status: int
     unwritten: GraphDoctorError | None
-    reason: str | None
-    seconds: float
 
 
 def find_script(name: str, arguments: list[str], *, is_module: bool) -> Script:
@@ -113,7 +108,6 @@ def run_script(
     """
     with written(recording):
         write_meta(recording, script.described(), None)
-    started = time.monotonic()
     with _forwarding() as receivers, Lifeline() as lifeline:
         process = _start(
             [python, *script.command], recording, apart, lifeline, own, timeout_s, is_watching
@@ -132,12 +126,7 @@ def run_script(
             write_meta(recording, script.described(), ended)
     except GraphDoctorError as error:
         unwritten = error
-    return ScriptEnd(
-        status if status >= 0 else 128 - status,
-        unwritten,
-        ended.message,
-        time.monotonic() - started,
-    )
+    return ScriptEnd(status if status >= 0 else 128 - status, unwritten)
 
 
 def _start(
