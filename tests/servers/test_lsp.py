@@ -283,7 +283,7 @@ def test_findings_move_with_text_and_go_with_their_line(treated: Path) -> None:
             types.CodeLensParams(editor.document("model.py"))
         )
         assert [(lens.range.start.line, lens.command.title) for lens in lenses] == [
-            (8, "partly compiled · 3 break sites"),
+            (8, "compiled · 3 break sites"),
             (8, "Run fix"),
             (8, "Run bench"),
         ]
