@@ -106,9 +106,6 @@ class KernelTime(Fact):
     operations: tuple[shared.OperationName, ...] = ()
     """Of a kernel on a GPU that Inductor didn't write: the operations that launched it, such as
     ``aten::addmm``."""
-    within: tuple[shared.OperationName, ...] = ()
-    """The outermost operations that it is part of, such as ``aten::linear``; empty for
-    Inductor's."""
 
 
 NOTABLE_COPIES = 0.1

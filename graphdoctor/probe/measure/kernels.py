@@ -161,18 +161,18 @@ class SeenCall:
             copied_us += us if kernel.is_graph_input else 0.0
         largest = []
         for (name, kind), runs in groups.items():
-            launched_by = [
-                of for kernel, _ in runs if kind == "library" and (of := kernel.operations())
-            ]
-            innermost = {of[0].name for of in launched_by if self.is_on_device}
+            launched_by = {
+                operations[0].name
+                for kernel, _ in runs
+                if kind == "library" and self.is_on_device and (operations := kernel.operations())
+            }
             largest.append(
                 KernelTime(
                     name=name,
                     kind=kind,
                     us=sum(us for _, us in runs),
                     count=len(runs),
-                    operations=tuple(sorted(innermost)),
-                    within=tuple(sorted({of[-1].name for of in launched_by})),
+                    operations=tuple(sorted(launched_by)),
                 )
             )
         largest.sort(key=lambda kernel: -kernel.us)

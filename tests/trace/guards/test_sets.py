@@ -80,11 +80,7 @@ def test_a_share_needs_both_times():
     warm = read(COSTED, cost=cost | {"entries": [entry]})
     assert (warm.checks_us, warm.warm_share, warm.sets[0].warm_share) == (10.0, 0.1, 0.1)
     assert (warm.searches_us, warm.share, warm.sets[0].share) == (None, None, None)
-    searched = {
-        "searches_us": 30.0,
-        "searches_low_us": 25.0,
-        "searches_high_us": 40.0,
-    }
+    searched = {"searches_us": 30.0, "searches_low_us": 25.0, "searches_high_us": 40.0}
     whole = read(COSTED, cost=cost | searched | {"entries": [entry | {"search_us": 12.0}]})
     assert (whole.share, whole.sets[0].share, whole.warm_share) == (0.3, 0.24, 0.1)
     assert whole.sets[0].bill[0].check_us is None
