@@ -80,6 +80,10 @@ class GraphBreak(BreakRule, code="GD100"):
         return f"`{site.shown}`: {site.gb_type}" if site.expression.strip() else site.gb_type
 
     def fixes(self, site: BreakSite) -> tuple[Fix, ...]:
+        is_made = site.gb_type.startswith("Uninitialized nn.Module")
+        if is_made and site.expression.startswith("super("):
+            title = "Construct the module outside the compiled function"
+            return (code_fix(title, "torch/nn/modules/module.py, 2.13"),)
         hints = (hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint))
         return tuple(
             Fix(

@@ -33,7 +33,7 @@ READS: dict[str, tuple[str, ...]] = {
         " may result in an error when running in eager|If the HOP is activation checkpointing",
         *(r"with torch\.", "graph break in loop", "Unexpected type in sourceless builder"),
         "Graph break under GenericContextWrappingVariable",
-        "backwards hooks",
+        *("Uninitialized nn.Module", "backwards hooks"),
     ),
     # torch's errors that a program causes.
     "rules/failures.py": (
