@@ -121,8 +121,7 @@ def _parts(diagnosis: Diagnosis, *, is_written: bool) -> Iterator[Block]:
             finding_line(finding, Span(f"{finding.message}{why}", tone="dim"))
             for finding in cluster
         ]
-    whole = (Section(cluster[0].code, card_of(cluster), show="long") for cluster in gone)
-    yield Section("Also gone with these fixes", (Rows(lines), *whole))
+    yield Section("Also gone with these fixes", Rows(lines))
     yield from treatment_parts(diagnosis, treatment)
     yield words.unknown_section(words.other_gaps(diagnosis))
     yield from closing(diagnosis)

@@ -53,6 +53,7 @@ from graphdoctor.views.parts import (
 from graphdoctor.views.words import (
     UNKNOWN,
     base_name,
+    few_text,
     repeated_text,
     setting_rows,
     study_view,
@@ -206,8 +207,8 @@ def _share(share: float) -> Cell:
 def _lines(report: ProfileReport, files: words.Files) -> Table:
     rows = []
     for line in report.lines:
-        more, text = len(line.kernels) - _FEW_KERNELS, line.text or ""
-        numbers = ", ".join(str(number + 1) for number in line.kernels[:_FEW_KERNELS])
+        text = line.text or ""
+        numbers = few_text([str(number + 1) for number in line.kernels], _FEW_KERNELS)
         code = Span(text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…", "code")
         place = Span(files.place(line.file, line.line))
         rows.append(
@@ -215,15 +216,17 @@ def _lines(report: ProfileReport, files: words.Files) -> Table:
                 _share(line.share),
                 *_times(report, line),
                 line.bound_by or "",
-                numbers + (f" +{more}" if more > 0 else ""),
+                numbers,
                 Cell(code, place) if text else Cell(place),
             )
         )
-    waits, kernels = (
-        Column(name, is_number=False, rank=rank)
-        for name, rank in (("waits for", 3), ("kernels", 4))
+    columns: tuple[Column | str, ...] = (
+        *("#share", *_phases(report)),
+        Column("waits for", is_number=False, rank=3),
+        Column("kernels", is_number=False, rank=4),
+        "line",
     )
-    return Table(("#share", *_phases(report), waits, kernels, "line"), rows, "line", _FEW, "Lines")
+    return Table(columns, rows, "line", _FEW, "Lines")
 
 
 def _rest(report: ProfileReport) -> Iterator[Row]:
@@ -235,20 +238,19 @@ def _rest(report: ProfileReport) -> Iterator[Row]:
 
 def _modules(report: ProfileReport) -> Iterator[Table]:
     """Yield the modules, each with what is in it, the costliest first."""
-    times = {
-        module.path: module.forward_us + module.backward_us
-        for module in report.modules
-        if module.path
-    }
+
+    def whole_us(module: ProfiledModule) -> float:
+        return module.forward_us + module.backward_us
+
     modules = [module for module in report.modules if module.path]
     call_us = report.call_us.median if report.call_us is not None else math.inf
     rows = (
         (
-            _share(times[module.path] / call_us),
+            _share(whole_us(module) / call_us),
             *_times(report, module),
             Cell(Span(module.path, "code")),
         )
-        for module in sorted(modules, key=lambda module: -times[module.path])
+        for module in sorted(modules, key=whole_us, reverse=True)
     )
     if len(modules) > 1:
         yield Table(("#share", *_phases(report), "module"), rows, "module", _FEW, "Modules")
