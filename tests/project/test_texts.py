@@ -22,7 +22,7 @@ READS: dict[str, tuple[str, ...]] = {
         *("likely a C extension or builtin", "wrapped with `torch.compiler.disable`"),
         *("numpy function", r"\Aexample_value type: str; op: call_function", "repr() on tensor"),
         *("attempted to trace contextlib", "marked as skipped", "time function"),
-        *("Attempted to call function marked as skipped"),
+        "Attempted to call function marked as skipped",
         *("Attempted to inline function marked as skipped", "Unsupported method call"),
         "attempted to trace numpy function unsupported by PyTorch",
         "torch.* op returned non-Tensor",
