@@ -221,7 +221,8 @@ def _lines(report: ProfileReport, files: words.Files) -> Table:
             )
         )
     columns: tuple[Column | str, ...] = (
-        *("#share", *_phases(report)),
+        "#share",
+        *_phases(report),
         Column("waits for", is_number=False, rank=3),
         Column("kernels", is_number=False, rank=4),
         "line",
