@@ -84,7 +84,6 @@ from libcst import (
 )
 from libcst.helpers import parse_template_expression
 
-from graphdoctor.fixes.source.flow import flow
 from graphdoctor.fixes.source.tree import (
     Change,
     SourceFile,
@@ -94,7 +93,6 @@ from graphdoctor.fixes.source.tree import (
     holds,
     names_in,
     need,
-    parsed,
     walk,
 )
 
@@ -406,24 +404,50 @@ class Names:
         if self.is_only_in(name, nodes):
             return False
         inner = find(self._function.body, FunctionDef, Lambda)
-        if any(name in name_set(part) for part in inner):
+        around = self.source.path_to(self._function, nodes[-1])[1:]
+        is_unclear = any(isinstance(part, Try | TryStar) for part in around)
+        if is_unclear or any(name in name_set(part) for part in inner):
             return True
-        child = nodes[-1]
-        for around in self.source.parents(child):
-            if isinstance(around, IndentedBlock):
-                after = around.body[around.body.index(child) + 1 :]
-                later = flow(parsed(after))
-                if name in later.read_first:
-                    return True
-                if later.has(name):
-                    return False
-            elif isinstance(around, For | While):
-                if name in flow(parsed(lines_of(around.body))).read_first:
-                    return True
-            elif around is self._function or isinstance(around, Try | TryStar):
-                return around is not self._function
-            child = around
-        return True
+        set_in = list[CSTNode]()
+        for use in self._in_order(name, nodes, around):
+            outer = list(self.source.parents(use))
+            if any(block in outer for block in set_in) or _is_of_comprehension(use, outer):
+                continue
+            if not self.source.is_target(use) or isinstance(outer[0], AugAssign):
+                return True
+            block = next(part for part in outer if isinstance(part, BaseSuite | For))
+            block = block.body if isinstance(block, For) else block
+            if block in around:
+                return False
+            set_in.append(block)
+        return False
+
+    def _in_order(
+        self, name: str, nodes: Sequence[CSTNode], around: Sequence[CSTNode]
+    ) -> list[Name]:
+        """Return the uses of a name after some lines, in the order in which they run; in a loop,
+        those above the lines come after the others.
+        """
+        source, end = self.source, self.source.position(nodes[-1]).end
+        inside = {part for node in nodes for part in walk(node)}
+        left = [use for use in self._used if use.value == name and use not in inside]
+
+        def when(use: Name) -> tuple[int, int]:
+            small = source.around(use, BaseSmallStatement) if source.is_target(use) else None
+            if small is None:
+                return source.start(use)
+            last = source.position(small).end  # A value is computed before it's set.
+            return last.line, last.column
+
+        uses: list[Name] = []
+        for region in (*(part for part in around if isinstance(part, For | While)), None):
+            here = set(walk(region)) if region is not None else set(left)
+            ordered = sorted((use for use in left if use in here), key=when)
+            after = [use for use in ordered if source.start(use) >= (end.line, end.column)]
+            uses += after
+            uses += [use for use in ordered if use not in after] if region is not None else []
+            left = [use for use in left if use not in here]
+        return uses
 
     def is_bound_before(self, name: str, node: CSTNode) -> bool:
         """Check whether a name is a parameter, or appears before a node or in its test."""
@@ -448,6 +472,12 @@ class Names:
         outermost = [node for node in around if isinstance(node, FunctionDef | Lambda)][-1]
         stored = matchers.AugAssign() | matchers.AssignTarget(target=matchers.Subscript())
         return any(is_in_place(part) or matchers.matches(part, stored) for part in walk(outermost))
+
+
+def _is_of_comprehension(use: Name, outer: Sequence[CSTNode]) -> bool:
+    """Check whether a name is a comprehension's own."""
+    comprehensions = [part for part in outer if isinstance(part, BaseComp)]
+    return any(use.value in name_set(part.for_in.target) for part in comprehensions)
 
 
 @dataclass(frozen=True)

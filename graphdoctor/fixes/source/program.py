@@ -16,16 +16,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 BindingKind = Literal[
-    "parameter",
-    "rest",
-    "value",
-    "element",
-    "item",
-    "buffer",
-    "import",
-    "function",
-    "class",
-    "opaque",
+    "parameter", "value", "element", "item", "buffer", "import", "function", "class", "opaque"
 ]
 
 _HARMLESS_CLASS_DECORATORS = frozenset((
@@ -41,8 +32,8 @@ class Binding:
 
     Args:
         kind: ``value``: an expression's value; ``element``: one element of it; ``item``: what a
-            loop over it yields; ``rest``: the parameter ``*args``; ``buffer``: what
-            ``register_buffer`` is given; ``opaque``: something that isn't followed.
+            loop over it yields; ``buffer``: what ``register_buffer`` is given; ``opaque``:
+            something that isn't followed.
         is_comprehension: Whether a comprehension binds it, which has a scope of its own in Python.
         end: Line and column of the statement's end, after which the name has the value.
     """
@@ -285,7 +276,7 @@ class _Binder:
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             inner.bind(argument.arg, Binding("parameter", argument))
         if arguments.vararg is not None:
-            inner.bind(arguments.vararg.arg, Binding("rest", arguments.vararg))
+            inner.bind(arguments.vararg.arg, Binding("opaque"))
         if arguments.kwarg is not None:
             inner.bind(arguments.kwarg.arg, Binding("opaque"))
         _Binder(self.program, inner, names).visit(
@@ -422,12 +413,6 @@ def _looped(target: ast.expr, iterated: ast.expr) -> Iterator[tuple[ast.expr, Bi
         ):
             yield count, Binding("opaque")
             yield item, Binding("item", source, end=_end(iterated))
-        case ast.Tuple(elts=[key, ast.Name() as item]), ast.Call(
-            func=ast.Attribute(value=source, attr="items"), args=[]
-        ):
-            yield key, Binding("opaque")
-            values = ast.Call(ast.Attribute(source, "values", ast.Load()), [], [])
-            yield item, Binding("item", ast.copy_location(values, iterated), end=_end(iterated))
         case _:
             yield from _opaque(target)
 

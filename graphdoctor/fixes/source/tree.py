@@ -26,8 +26,6 @@ from libcst import (
     AugAssign,
     BaseCompoundStatement,
     BaseExpression,
-    BaseSmallStatement,
-    BaseStatement,
     BinaryOperation,
     Call,
     ClassDef,
@@ -37,12 +35,10 @@ from libcst import (
     FlattenSentinel,
     For,
     FunctionDef,
-    If,
     Import,
     ImportAlias,
     ImportFrom,
     ImportStar,
-    IndentedBlock,
     Lambda,
     List,
     MaybeSentinel,
@@ -184,21 +180,6 @@ def dotted(node: CSTNode | None) -> str | None:
 def last_name(node: CSTNode | None) -> str:
     """Return ``scale`` for ``self.scale``, as of ``dotted``; an empty string if that is None."""
     return (dotted(node) or "").rpartition(".")[2]
-
-
-def parsed(statements: Iterable[BaseStatement | BaseSmallStatement]) -> list[ast.stmt]:
-    """Parse statements into Python's own tree; decline if this Python doesn't know the syntax."""
-    lines = [
-        node if isinstance(node, BaseStatement) else SimpleStatementLine([node])
-        for node in statements
-    ]
-    if not lines:
-        return []
-    block = Module([]).code_for_node(If(Name("_"), IndentedBlock(lines)))
-    try:
-        return cast("ast.If", ast.parse(block).body[0]).body
-    except SyntaxError:
-        raise DeclinedError("this version of Python can't parse it") from None
 
 
 def with_replaced(node: _Node, changes: Sequence[Change]) -> _Node:

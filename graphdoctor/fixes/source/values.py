@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from graphdoctor.fixes.source import torch_names
-from graphdoctor.fixes.source.flow import certain_nodes, flow
+from graphdoctor.fixes.source.flow import certain_nodes
 from graphdoctor.fixes.source.program import (
     UNWRAPPED,
     Binding,
@@ -312,7 +312,7 @@ class Values:
         if (
             isinstance(scope.node, ast.FunctionDef)
             and self.compilers.is_plain(scope)
-            and not flow(scope.node.body).ends
+            and _always_leaves(scope.node.body)
         ):
             returns = [node for node in own_nodes(scope.node) if isinstance(node, ast.Return)]
             return _joined(
@@ -653,6 +653,18 @@ class Values:
         # Comparing a tensor with None, a string or a list by == is just False.
         are_plain = {first.kind, other.kind} <= {"tensor", "number"}
         return (MASK if are_plain else COMPARED) if isinstance(op, _EQUAL) else UNKNOWN
+
+
+def _always_leaves(body: Sequence[ast.stmt]) -> bool:
+    """Check that a function never goes on after some lines: they end with a return or raise."""
+    match body[-1]:
+        case ast.Return() | ast.Raise():
+            return True
+        case ast.If(body=yes, orelse=[_, *_] as no):
+            return _always_leaves(yes) and _always_leaves(no)
+        case ast.With(body=inner):
+            return _always_leaves(inner)
+    return False
 
 
 def _held(value: Value) -> Value:
