@@ -638,13 +638,16 @@ class _Search:
                 self._best = self._untouched.joined([fix], trial.observed)
                 self._whole = self._whole_runs.of(self._best, self._log.shown_place)
             is_one_graph = self._whole is not None and self._whole.is_one_graph
-            before = self._untouched.observed.recording.config or {}
-            now = trial.observed.recording.config or before
+            before = self._untouched.observed.recording.config
+            now = trial.observed.recording.config
+            config = None
+            if before is not None and now is not None:
+                config = dict(now.items() - before.items())
             tried = tried.replace(
                 **trial.outcome(judged),
                 is_one_graph=is_one_graph,
                 grade=fix.grade,
-                config=dict(now.items() - before.items()) if before else {},
+                config=config,
                 lines_not_run=places,
             )
         result = self._treated()

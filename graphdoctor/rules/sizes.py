@@ -170,7 +170,9 @@ def _last_batch(group: RecompileGroup) -> Fixes:
     """
     changes = [change for of_event in group.changes for change in of_event]
     sizes = [(change.old or "", change.new or "") for change in changes]
-    is_smaller = all(f"{old}{new}".isdecimal() and int(new) < int(old) for old, new in sizes)
+    is_smaller = all(
+        old.isdecimal() and new.isdecimal() and int(new) < int(old) for old, new in sizes
+    )
     is_first = {size_dim(change.expression) for change in changes} == {0}
     is_of_script = group.target is None or group.target.runs_itself
     if is_smaller and is_first and is_of_script and len(group.events) == 1:

@@ -7,7 +7,7 @@ into their formats and decide which of them a format has room for.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -166,23 +166,28 @@ def worse_text(worse: WorseFinding) -> str:
     now, before = worse.finding, worse.before
     if worse.is_rise:
         return f"it happens {times(now.count)}; in the baseline {times(before.count)}"
-    effects = now.effects
-    skipped = ", ".join(f"`{name}`" for name in sorted(effects.skipped_frames))
-    rest = ", ".join(f"`{name}`" for name in sorted(effects.rest_eager_frames))
+    # What it did in the baseline too is no reason.
+    effects, known = now.effects, {*before.skipped_frames, *before.rest_eager_frames}
+    skipped = _quoted({*effects.skipped_frames}.difference(before.skipped_frames))
+    rest = _quoted({*effects.rest_eager_frames}.difference(known))
+    is_raised = "raised" in now.break_effects and "raised" not in (before.break_effects or ())
     does = join_texts(
         " and ",
         f"skips {skipped}" if skipped else None,
         f"runs the rest of {rest} eagerly" if rest else None,
-        "raises an error" if "raised" in now.break_effects else None,
+        "raises an error" if is_raised else None,
     )
     return f"torch {does or 'resumes after the break'} now, unlike in the baseline"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def more_eager_texts(target: TargetCheck) -> Iterator[str]:
     """List what runs eagerly now and not in the baseline, whichever finding causes it."""
     if target.newly_eager:
-        names = ", ".join(f"`{name}`" for name in target.newly_eager)
-        yield f"newly eager, unlike in the baseline: {names}"
+        yield f"newly eager, unlike in the baseline: {_quoted(target.newly_eager)}"
     if (
         target.has_lost_coverage
         and target.diagnosis is not None
@@ -190,9 +195,11 @@ def more_eager_texts(target: TargetCheck) -> Iterator[str]:
     ):
         before, now = target.baseline_run, target.diagnosis.summary
         detail = now.coverage_detail
-        eager = "" if detail is None else f" ({detail.eager_ops} of {detail.op_count} run eagerly)"
+        share = words.share_text(now.coverage)
+        if detail is not None:
+            share += f" ({detail.eager_ops} of {detail.op_count} operations run eagerly)"
         was = f"{words.share_text(before.coverage)} ({before.eager_ops} of {before.op_count})"
-        yield f"coverage is {words.share_text(now.coverage)}{eager}; in the baseline it is {was}"
+        yield f"coverage is {share}; in the baseline it is {was}"
 
 
 def run_changes(before: BaselineRun | None, now: BaselineRun) -> Iterator[str]:

@@ -63,7 +63,8 @@ _HOW = (
     ),
     (
         "Calls are timed in rounds: in each, every process has its turn, so that drift of the"
-        " machine hits all. A speed-up is the median of the rounds' ratios."
+        " machine hits all. A speed-up is the median of the rounds' ratios, or that of the best"
+        " rounds where a call waits for its host."
     ),
     (
         "Compile times are what the first calls take longer than later ones, less what eager mode's"
