@@ -44,10 +44,9 @@ quick = settings(
 
 CASES = [(recipe, path) for recipe in RECIPES for path in cases(recipe.name)]
 # What torch says in the cases is what recipes look for.
+_REASONS = (reason for _, path in CASES for reason in place_of(path).finding.reasons)
 contexts = st.sampled_from(
-    sorted(
-        {"", "step", "self.step", "x", "WORD\nmore", *(place_of(path).context for _, path in CASES)}
-    )
+    sorted({"", "step", "self.step", "x", "WORD\nmore", *(it.context or "" for it in _REASONS)})
 )
 
 
