@@ -64,9 +64,6 @@ class Local(Executor):
         return ((index, attempt(work, piece)) for index, piece in enumerate(pieces))
 
 
-ALONE = Local(1)
-
-
 def _in_pool(
     work: Callable[[Any], Any], pieces: Sequence[Any], jobs: int
 ) -> Iterator[Outcome[Any]]:

@@ -182,6 +182,9 @@ def _answer(report: ProfileReport) -> str:
     if report.kernels_us is None:
         return f"A call takes {call}. Its kernels weren't measured."
     runs = counted(sum(kernel.calls for kernel in report.kernels), "kernel run")
+    if report.kernels_us > report.call_us.median:
+        # They were timed in another call, and those of several threads or streams overlap.
+        return f"A call takes {call}, all of it in {runs}."
     rest = "an unknown time" if rest_us is None else time_text(rest_us)
     return f"A call takes {call}: {time_text(report.kernels_us)} in {runs}, {rest} outside of them."
 

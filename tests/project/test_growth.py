@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.large_log import write_log
 from benchmarks.report_page import made_up
-from graphdoctor.executors.local import ALONE
+from graphdoctor.executors.local import Local
 from graphdoctor.facts.expressions import expression, is_own_state
 from graphdoctor.facts.recording import Frame, Recording
 from graphdoctor.facts.stack import StackEntry
@@ -244,6 +244,6 @@ def test_ranks_are_read_one_by_one(tmp_path: Path) -> None:
             (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(
                 original.read_bytes()
             )
-        return lambda: job_report(folder, open_folder(folder).ranks, ALONE)
+        return lambda: job_report(folder, open_folder(folder).ranks, Local(1))
 
     assert growth(work, 8) <= MOST

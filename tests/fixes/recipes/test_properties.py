@@ -227,7 +227,8 @@ def test_a_case_in_another_spelling_is_mended_too(recipe, path, respell):
         moved = 3 * (len(line) - len(line.lstrip(b"\t")))
         end = respelled.location.end_column
         columns = (respelled.location.column - moved, None if end is None else end - moved)
-        respelled = finding(respelled.code, respelled.location.line, columns, context=place.context)
+        said = respelled.reasons[0].context
+        respelled = finding(respelled.code, respelled.location.line, columns, context=said)
     # What equaled a number is known of the file.
     sizes = {(str(PATH), *rest): equal for (_, *rest), equal in place.equal_sizes.items()}
     check_edit(content, recipe.edit(Place(SourceFile.parse(PATH, content), respelled, sizes)))
