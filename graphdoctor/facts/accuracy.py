@@ -26,12 +26,22 @@ CureKind = Literal["part", "argument", "line", "torch"]
 an operation that is kept out of graphs (``line``); or the ``torch`` of another environment."""
 
 
-class StaleGraph(Fact):
-    """A graph that was reused for a call that it is wrong for: no guard holds what changed."""
+class StaleValue(Fact):
+    """A value that changed between calls without a recompile, though the graph depends on it."""
 
+    expression: str | None
+    """The value in the user's words, such as ``self.scale``; None if it isn't known."""
+    before: str | None = None
+    """As the graph has it."""
+    after: str | None = None
+    """As the call that went wrong has it."""
     call: int
     """The first call, from 1, in which a fresh compile agrees and the graph that was reused
     doesn't."""
+    compile_id: str | None = None
+    """The compile whose graph was reused; None if unknown."""
+    location: StackEntry | None = None
+    """The line at which the graphs differ."""
     difference: Difference
     """How the results differ."""
 
@@ -99,7 +109,7 @@ class AccuracyReport(Document):
     reproduction: str | None = None
     """A program of a few lines, which was run and is wrong in the same way; None if there is
     none."""
-    stale: StaleGraph | None = None
+    stale: StaleValue | None = None
     branches: tuple[TracingBranch, ...] = ()
     """Lines that ask whether torch.compile is at work."""
     is_branch_explained: bool | None = None

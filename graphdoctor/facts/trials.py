@@ -217,6 +217,10 @@ class Replay(Fact):
     kinds_apart: tuple[ResultKind, ...] = ()
     """Kinds of results of which the float64 run computed a value in another way, such as from other
     random numbers."""
+    changing: dict[str, tuple[str | None, ...]] = field(default_factory=dict)
+    """Plain values that the program can read before each call (arguments, attributes, globals,
+    torch's modes), by expression, without those that stay the same; None where there is none; empty
+    if nobody asked."""
     draws_random: bool = False
     """True if a call drew from Python's, torch's or NumPy's own random generator."""
     lost: tuple[str, ...] = ()

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphdoctor.facts.accuracy import AccuracyReport, AccuracyVerdict, ComparedKind, Cure
+from graphdoctor.facts.accuracy import (
+    AccuracyReport,
+    AccuracyVerdict,
+    ComparedKind,
+    Cure,
+    StaleValue,
+)
 from graphdoctor.facts.bench import Stages
 from graphdoctor.facts.located import Located, NotLocated, TensorAt
 from graphdoctor.facts.recording import TracingBranch
@@ -91,7 +97,7 @@ def _different(report: AccuracyReport) -> Iterator[str]:
     worst = report.differences[0] if report.differences else None
     yield difference_text(worst) if worst is not None else report.reason or "results differ"
     if report.stale is not None:
-        yield f"call {report.stale.call} reuses a graph that is wrong for it"
+        yield _stale_text(report.stale)
     elif report.is_branch_explained:
         yield "the program asks whether it is compiled, and takes another branch"
     elif (located := report.located) is not None:
@@ -103,6 +109,13 @@ def _different(report: AccuracyReport) -> Iterator[str]:
 
 def _at(place: StackEntry | None) -> str:
     return "" if place is None else f", {place.file}:{place.line}"
+
+
+def _stale_text(stale: StaleValue) -> str:
+    value = stale.expression or "a value that no guard checks"
+    change = f" ({stale.before} → {stale.after})" if stale.before and stale.after else ""
+    graph = f"graph {stale.compile_id}" if stale.compile_id else "a graph"
+    return f"call {stale.call} reuses {graph} though {value} changed{change}"
 
 
 def _parts(report: AccuracyReport) -> Iterator[Block]:
@@ -123,7 +136,7 @@ def _parts(report: AccuracyReport) -> Iterator[Block]:
     rows = (Row(kind_text(item.kind), Span(difference_text(item))) for item in report.differences)
     yield Section("What differs", Rows(rows, "difference"))
     if report.stale is not None:
-        yield Section("The graph is stale", _stale(report.stale.call), "Stale")
+        yield Section("The graph is stale", _stale(report.stale), "Stale")
     yield Section("Where it first differs", _located(report), "Where")
     yield Section("What cures it", Rows(map(_cure, report.cures), "change"), "Cures")
     yield Section(
@@ -160,9 +173,11 @@ def _distance(distance: float | None) -> str:
     return "" if distance is None else f"{distance:.1e}"
 
 
-def _stale(call: int) -> Iterator[Block]:
-    yield f"Call {call} reuses a graph that is wrong for it: no guard checks what changed since."
-    yield Note(f"Compiled anew for call {call}, results are eager mode's.")
+def _stale(stale: StaleValue) -> Iterator[Block]:
+    yield f"{_stale_text(stale)[0].upper()}{_stale_text(stale)[1:]}: no guard checks it."
+    yield Note(f"Compiled anew for call {stale.call}, results are eager mode's.")
+    if stale.location is not None:
+        yield Note(("It is read at ", _place(stale.location)))
 
 
 def _located(report: AccuracyReport) -> Iterator[Block]:

@@ -12,6 +12,7 @@ from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.launch.warm import WarmProbes
 from graphdoctor.trials.program import Program
 from graphdoctor.trials.replays import EAGER, Replays
+from graphdoctor.trials.stale import stale_value
 from tests.conftest import probe_python
 
 pytestmark = pytest.mark.slow
@@ -34,15 +35,58 @@ def model(x):
 """Compiled as a part of the target it would have all guards."""
 
 IN_DICT = 'STATE = {"scale": 2.0}\n\ndef change(value):\n    STATE["scale"] = value\n\n'
+SCALED = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 2.0
+
+    {}
+    def forward(self, x):
+        return x * self.scale
+
+inner = Net()
+
+def change(value):
+    inner.scale = value
+"""
 CASES = {
-    "a number in a global container": (
-        IN_DICT
+    "a global whose guard is filtered out": (
+        "SCALE = 2.0\n\ndef change(value):\n    global SCALE\n    SCALE = value\n\n"
+        + FILTERED.format("skip_guard_on_globals_unsafe")
+        + "def inner(x):\n    return x * SCALE\n"
+        + EAGERLY,
+        ("SCALE", "2.0", "3.0", "return x * SCALE"),
+    ),
+    "a number in a global container, beside one that no graph has": (
+        IN_DICT.replace("= value", '= value\n    STATE["count"] = 1 + value')
         + FILTERED.format("keep_tensor_guards_unsafe")
         + 'def inner(x):\n    return x * STATE["scale"]\n'
         + EAGERLY,
-        True,
+        ("STATE['scale']", "2.0", "3.0", 'return x * STATE["scale"]'),
     ),
-    "a number with a guard": (IN_DICT + 'def model(x):\n    return x * STATE["scale"]\n', False),
+    "an attribute of a module": (
+        SCALED.format(FILTERED.format("skip_guard_on_all_nn_modules_unsafe").strip()) + EAGERLY,
+        ("inner.scale", "2.0", "3.0", "return x * self.scale"),
+    ),
+    "a variable of the function around": (
+        "def made():\n    scale = 2.0\n\n    def change(value):\n        nonlocal scale\n"
+        "        scale = value\n\n    "
+        + FILTERED.format("keep_tensor_guards_unsafe")
+        + "    def model(x):\n        return x * scale\n\n    return model, change\n\n"
+        "inner, change = made()\n" + EAGERLY,
+        ("scale", "2.0", "3.0", "return x * scale"),
+    ),
+    "what a constant result was made of": (
+        IN_DICT + "@torch.compiler.assume_constant_result\ndef scale():\n"
+        '    return STATE["scale"]\n\ndef model(x):\n    return x * scale()\n',
+        ("STATE['scale']", "2.0", "3.0", "return x * scale()"),
+    ),
+    "what a function that is allowed in the graph reads": (
+        IN_DICT + "@torch._dynamo.allow_in_graph\ndef scaled(x):\n"
+        '    return x * STATE["scale"]\n\ndef model(x):\n    return scaled(x) + 1\n',
+        ("STATE['scale']", "2.0", "3.0", None),
+    ),
 }
 
 
@@ -74,11 +118,28 @@ def replayed(folder, setup, source, *, backend="aot_eager") -> tuple[Recording, 
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_fresh_compile_shows_a_graph_to_be_stale(case, tmp_path, setup):
-    source, is_stale = case
+def test_stale_value_is_named(case, tmp_path, setup):
+    source, (expression, before, after, text) = case
     reused, fresh = replayed(tmp_path, setup, source + CALLS)
-    assert [difference.call for difference in results_of(reused)] == [2] * is_stale
+    [difference] = results_of(reused)
     assert not results_of(fresh)
+    stale = stale_value(reused, fresh, difference, difference.call)
+    assert (stale.call, stale.expression, stale.before, stale.after) == (
+        2,
+        expression,
+        before,
+        after,
+    )
+    lines = (tmp_path / "model.py").read_text().splitlines()
+    place = stale.location
+    assert (place and lines[(place.line or 1) - 1].strip()) == text
+
+
+def test_value_with_a_guard_is_not_stale(tmp_path, setup):
+    source = IN_DICT + 'def model(x):\n    return x * STATE["scale"]\n'
+    reused, fresh = replayed(tmp_path, setup, source + CALLS)
+    assert not results_of(reused)
+    assert fresh.replay.changing == {"STATE['scale']": ("2.0", "3.0")}
 
 
 def results_of(recording):

@@ -34,6 +34,7 @@ from ..torch_private.torch_questions import answered_as_compiled
 from .comparing import Rounding, compared, differing_attributes
 from .leaves import Step, item_at, passed_arguments, replaced_in
 from .locating import Locating
+from .plain_values import changing_values, plain_values
 from .results import (
     AFTER_CALLS,
     Results,
@@ -72,6 +73,7 @@ class Trial:
         self.has_forms = bool(plan.get("forms"))
         self._values: Fields = {}
         """The arguments of the call, by name."""
+        self._plain: list[dict[str, str]] = []
         self._locating: Locating | None = None
 
     def prepare(self, events: EventFile) -> None:
@@ -181,6 +183,7 @@ class Trial:
             torch.compiler.reset()
             # AOTAutograd's finds what an equal graph gave with other values outside of it.
             torch_config.miss_caches()
+            self._plain.append(plain_values(self._function, call))
         if self._locating is not None:
             self._locating.call += 1
         parameters = () if self._signature is None else self._signature.parameters.values()
@@ -280,6 +283,7 @@ class Trial:
             compared=comparisons,
             errors=() if rounding is None else rounding.errors(mine),
             kinds_apart=() if rounding is None else rounding.kinds_apart(),
+            changing=changing_values(self._plain),
             draws_random=mine.draws_random,
             lost=tuple(lost),
             **({} if self._locating is None else self._locating.found()),

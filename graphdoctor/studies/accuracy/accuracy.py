@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from graphdoctor.facts.accuracy import AccuracyReport, Cure, StaleGraph
+from graphdoctor.facts.accuracy import AccuracyReport, Cure, StaleValue
 from graphdoctor.facts.bench import Stages
 from graphdoctor.facts.diagnosis import Diagnosis
 from graphdoctor.facts.located import Compared, Located, NotLocated
@@ -30,6 +30,7 @@ from graphdoctor.trials.launch.child import Setup
 from graphdoctor.trials.launch.request import Request
 from graphdoctor.trials.program import Program, RunChange
 from graphdoctor.trials.replays import Replays
+from graphdoctor.trials.stale import stale_value
 from graphdoctor.version import __version__
 from graphdoctor.views.accuracy import accuracy_text
 from graphdoctor.views.reasons import reasons_text
@@ -121,7 +122,7 @@ class _Search:
     not_located: NotLocated | None = None
     among: tuple[StackEntry, ...] = ()
     reproduction: str | None = None
-    stale: StaleGraph | None = None
+    stale: StaleValue | None = None
     is_branch_explained: bool | None = None
     cures: list[Cure] = field(default_factory=list)
     _reference: Reference = field(init=False)
@@ -227,7 +228,7 @@ class _Search:
         fresh = self._reference.replay(self._program, _FRESH, is_fresh_compiled=True)
         anew = self._reference.accuracy(fresh, self._program, _FRESH)
         if anew.is_right:
-            self.stale = StaleGraph(call=call, difference=accuracy.differences[0])
+            self.stale = stale_value(self.compiled, fresh, accuracy.differences[0], call)
 
     def _locate(self, subject: Subject, stage: str, deadline: float, accuracy: Accuracy) -> None:
         kinds = {item.kind for item in accuracy.differences if item.kind not in TEXTS}

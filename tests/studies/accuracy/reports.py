@@ -1,6 +1,6 @@
 """Reports of comparisons of results, made by hand."""
 
-from graphdoctor.facts.accuracy import AccuracyReport, ComparedKind, Cure, StaleGraph
+from graphdoctor.facts.accuracy import AccuracyReport, ComparedKind, Cure, StaleValue
 from graphdoctor.facts.bench import Correctness, StageResult, Stages
 from graphdoctor.facts.located import Located, TensorAt
 from graphdoctor.facts.recording import TracingBranch
@@ -108,6 +108,13 @@ def wrong(**more):
 
 def stale(**more):
     """A program whose graph is reused though a value changed that no guard checks."""
-    return agreeing(
-        "different", differences=(OUTPUT,), stale=StaleGraph(call=3, difference=OUTPUT), **more
+    value = StaleValue(
+        expression="self.scale",
+        before="2.0",
+        after="3.0",
+        call=3,
+        compile_id="0/0",
+        location=LINE,
+        difference=OUTPUT,
     )
+    return agreeing("different", differences=(OUTPUT,), stale=value, **more)
