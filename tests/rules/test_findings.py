@@ -437,7 +437,7 @@ def test_sources_are_named_by_the_line_that_sets_them(source, value):
 @for_each(
     "steps, is_advised",
     [([("0/0", "16", "10")], True), ([("0/0", "10", "16")], False),
-     ([("0/0", "16", "10"), ("0/0", "16", "9")], False)],
+     ([("0/0", "16", "10"), ("0/0", "16", "9")], False), ([("0/0", "16", None)], False)],
 )  # fmt: skip
 def test_a_smaller_last_batch_can_be_left_out(steps, is_advised):
     (found,) = findings(resized(*steps).replace(target=TargetInfo(kind="script")), "GD202")
