@@ -209,9 +209,7 @@ def _compile(number: int, frames: list[Frame]) -> Compile:
         new=str(again + 1),
         guard_location=_entry(frame, 2),
     )
-    cause = RecompileCause(
-        nearest=f"{frame.frame_id}/0", entry_count=again, changes=(size,), is_exact=True
-    )
+    cause = RecompileCause(nearest=f"{frame.frame_id}/0", changes=(size,), is_exact=True)
     return Compile(
         compile_id=f"{frame.frame_id}/{again}",
         frame_id=frame.frame_id,
