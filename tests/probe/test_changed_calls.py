@@ -74,4 +74,4 @@ def test_batch_that_does_not_fit_is_reported(run_cli, program):
     assert diagnosis["recording"]["exit"]["hint_code"] == "changed_call"
     (finding,) = diagnosis["findings"]
     assert finding["code"] == "GD901"
-    assert finding["fixes"][0]["title"].startswith("Make the call with its own batch size;")
+    assert finding["fixes"][0]["title"].startswith("Make the call with its own dtype")

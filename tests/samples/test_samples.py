@@ -75,8 +75,6 @@ def test_a_class_is_explained_with_inductor_and_dynamic_shapes(
     (folder,) = tmp_path.glob(".graphdoctor/*-attention")
     recording, phases = picture_of(folder)
     assert_agrees_with_the_metrics(recording, phases)
-    # Hit or miss: whether its cache knew the graph, AOTAutograd tells the phase that asked.
-    assert any(note.startswith("autograd_cache_") for phase in phases for note in phase.notes)
     assert recording.picture is not None
     assert recording.config == {}
 

@@ -1,5 +1,5 @@
 """Operators whose results have no size that torch knows: ``one_hot``, ``bincount``,
-``repeat_interleave``; lists of numbers that ``tolist`` reads; ``deepcopy`` and ``backward()``.
+``repeat_interleave``; lists of numbers that ``tolist`` reads; ``backward()``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from libcst import (
     Name,
     SimpleStatementLine,
     SimpleWhitespace,
-    Subscript,
     matchers,
     parse_expression,
 )
@@ -37,16 +36,7 @@ from graphdoctor.fixes.source.nodes import (
 )
 from graphdoctor.fixes.source.spread import Spread, traced_from
 from graphdoctor.fixes.source.torch_names import INTEGER_METHODS
-from graphdoctor.fixes.source.tree import (
-    SourceFile,
-    decline_if,
-    dotted,
-    find,
-    known,
-    last_name,
-    need,
-    only,
-)
+from graphdoctor.fixes.source.tree import SourceFile, decline_if, dotted, find, known, need
 
 _ARGUMENTS = "its arguments aren't supported"
 
@@ -117,32 +107,6 @@ def device_of_new_tensor(place: Place) -> Edit:
     title = "Read the device of a new tensor in place of asking for the default"
     made = torch_call("empty", [Integer("0")])
     return place.edit(title, (call, Attribute(made, Name("device"))), is_safe=True)
-
-
-@recipe("GD108")
-def clone_instead_of_deepcopy(place: Place) -> Edit:
-    """``copy.deepcopy(t)`` becomes ``t.detach().clone()``.
-
-    Safe for a tensor that is visibly detached. For others, ``deepcopy`` of a leaf returns a leaf
-    that requires a gradient, which a detached clone doesn't.
-    """
-    source = place.source
-    call = place.pointed_call(
-        lambda call: source.dotted_name(call) == "copy.deepcopy", "a call to `copy.deepcopy`"
-    )
-    given = only(call.args, "`deepcopy` is given more than what to copy")
-    copied, parameter = given.value, source.parameter(given.value)
-    decline_if(given.star or given.keyword, "nothing shows what is copied")
-    refuse_comment(call, copied)
-    annotation = parameter.annotation if parameter is not None else None
-    is_tensor = source.is_tensor(copied) or isinstance(copied, Subscript)
-    if parameter is not None:
-        is_tensor = annotation is None or last_name(annotation.annotation) == "Tensor"
-    decline_if(not is_tensor, "what is copied may not be a tensor")
-    title = f"Clone `{source.shortened(copied)}` in place of `deepcopy`"
-    is_detached = source.method_name(copied) == "detach"
-    clone = method_call(copied, *([] if is_detached else ["detach"]), "clone")
-    return place.edit(title, (call, clone), is_safe=is_detached)
 
 
 @recipe("GD103")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphdoctor.fixes.moves import (
     collect,
+    copies,
     dense,
     drop,
     move,
@@ -40,7 +41,7 @@ RECIPES: tuple[Recipe, ...] = (
     operators.repeat_to_known_size,
     operators.device_of_new_tensor,
     operators.index_listed_tensor,
-    operators.clone_instead_of_deepcopy,
+    copies.clone_instead_of_deepcopy,
     move.hoist_read,
     operators.trace_backward,
     _REPORT_APART,

@@ -64,6 +64,7 @@ class ProgramFiles:
         roots = {Path.cwd(), *([] if target is None else [Path(target).resolve().parent])}
         # A temporary folder is nobody's project, even if the program was started there.
         self._roots = roots - {self._temporary}
+        self._started = _process_start()
 
     def forget(self) -> None:
         """Begin with nothing wanted."""
@@ -121,12 +122,26 @@ class ProgramFiles:
             status = path.stat()
         except OSError:
             return True  # removed after it was imported
-        return min(status.st_mtime, status.st_ctime) >= _IMPORTED
+        return min(status.st_mtime, status.st_ctime) >= self._started
 
 
 def _is_cell(file: str) -> bool:
     """A cell of a notebook: the user wrote it, though not into a file."""
     return file in linecache.cache and ("IPython" in sys.modules or _CELL.search(file) is not None)
+
+
+def _process_start() -> float:
+    """Return when this process began, in seconds since the epoch: a forked one has imported this
+    module long before.
+
+    If that's unknown, it's when this module was imported.
+    """
+    with suppress(OSError, ValueError, IndexError, AttributeError):
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        if ticks:
+            booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+            return booted + ticks / os.sysconf("SC_CLK_TCK")
+    return _IMPORTED
 
 
 # Who made a file.

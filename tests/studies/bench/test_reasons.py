@@ -97,7 +97,7 @@ def example_inputs():
 
 
 @pytest.mark.slow
-def test_kernels_of_one_side_are_named_with_their_lines(tmp_path):
+def test_kernels_of_one_side_are_named(tmp_path):
     (tmp_path / "model.py").write_text(SLOW)
     spec = RunSpec(target=f"{tmp_path / 'model.py'}:forward", backend="inductor")
     with Replays(
@@ -117,5 +117,5 @@ def test_kernels_of_one_side_are_named_with_their_lines(tmp_path):
     assert re.fullmatch(
         r"`graph_0_cpp_fused_cos_\w+` \([\d.]+ [µm]s, model\.py:\d and model\.py:\d\)", own
     ), slower
-    for kernel, line in (("cos", 5), ("sum", 5), (r"\w+", 9)):
-        assert re.search(rf"`aten::{kernel}` \([^`]+model\.py:{line}\)", others), slower
+    for kernel in ("cos", "sum", r"\w+"):
+        assert re.search(rf"`aten::{kernel}` \([\d.]+ [µm]s\)", others), slower
