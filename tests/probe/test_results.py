@@ -192,6 +192,14 @@ def test_gradients_are_weighted_alike_in_every_dtype():
         torch.set_default_dtype(torch.float32)
 
 
+def test_gradients_are_weighted_alike_whatever_the_default_device():
+    x = torch.randn(4, requires_grad=True)
+    expected = gradients_of(torch.softmax(x, 0), {}, {"x": x})["x"]
+    with torch.device("meta"):
+        gradients = gradients_of(torch.softmax(x, 0), {}, {"x": x})
+    assert torch.equal(gradients["x"], expected)
+
+
 def test_modules_are_found_in_closures_and_globals():
     model = torch.nn.Linear(2, 2)
 

@@ -493,7 +493,7 @@ def _number(value: object) -> Tensor | None:
     float32.
     """
     if isinstance(value, float):
-        return torch.tensor(value, dtype=torch.float32)
+        return torch.tensor(value, dtype=torch.float32, device="cpu")
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized:
         return None
     return value if value.is_floating_point() or value.is_complex() else None

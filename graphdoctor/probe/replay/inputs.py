@@ -317,6 +317,8 @@ def _drawing(tensor: Tensor, seed: int, way: int) -> str:
     cpu = f"generator=torch.Generator().manual_seed({seed})"
     is_on_cpu = tensor.device.type == "cpu"
     there = cpu if is_on_cpu else cpu.replace("()", f'("{tensor.device}")', 1)
+    if torch.get_default_device().type != "cpu":
+        cpu += ', device="cpu"'
     moved = "" if is_on_cpu else ".to({}.device)"
     if way == 2:
         order = f"torch.randperm({{}}.numel(), {cpu}){moved}"
@@ -324,10 +326,12 @@ def _drawing(tensor: Tensor, seed: int, way: int) -> str:
     if kind == "float" and way == 0:
         return f"{{}}.data.mul_(torch.rand({{}}.shape, {cpu}){moved} * 0.6 + 0.7)"
     if kind == "float":
-        mean, spread = (round(float(number), 2) for number in torch.randn(2, generator=chosen))
+        mean, spread = (
+            round(float(it), 2) for it in torch.randn(2, generator=chosen, device="cpu")
+        )
         return f"{{}}.data.normal_({2 * mean}, {abs(spread) * 2 + 0.01}, {there})"
     if kind == "bool":
-        share = round(float(torch.rand((), generator=chosen)), 2)
+        share = round(float(torch.rand((), generator=chosen, device="cpu")), 2)
         return f"{{}}.data.bernoulli_({share}, {there})"
     return f"{{}}.data.random_({int(tensor.min())}, {int(tensor.max()) + 1}, {there})"
 

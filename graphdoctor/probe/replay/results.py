@@ -346,8 +346,9 @@ def gradients_of(output: object, modules: Modules, arguments: Tensors) -> dict[s
         return {}
     generator = torch.Generator().manual_seed(_GRADIENT_SEED)
     # In a dtype whose values are the same in every other, so that a float64 run has the same
-    # weights.
-    drawn = [torch.randn(leaf.shape, generator=generator, dtype=torch.float32) for leaf in outputs]
+    # weights; on the generator's device, whatever torch's default is.
+    form: Fields = {"generator": generator, "dtype": torch.float32, "device": "cpu"}
+    drawn = [torch.randn(leaf.shape, **form) for leaf in outputs]
     weights = [weight.bfloat16().to(leaf) for weight, leaf in zip(drawn, outputs, strict=True)]
     gradients = torch.autograd.grad(outputs, list(learnt.values()), weights, allow_unused=True)
     return dict(zip(learnt, gradients, strict=True))
