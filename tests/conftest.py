@@ -95,8 +95,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "any machine", settings(), deadline=None, derandomize="CI" in os.environ
     )
     settings.load_profile("any machine")
-    # Programs side by side share the cores: threads that wait for work spin on them by default, which
-    # took more of the processor than the programs did.
+    # Programs side by side share the cores, so their threads don't spin while they wait for work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # No test writes into the state folder of the person who runs it.
     os.environ["XDG_STATE_HOME"] = _servers.enter_context(tempfile.TemporaryDirectory())
