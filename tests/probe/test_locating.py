@@ -107,6 +107,13 @@ def wrong_backward(x):
     return Sigmoid.apply(x)
 
 
+def test_operation_is_named_whatever_the_default_device():
+    x = torch.randn(4, 3, requires_grad=True)
+    with torch.device("meta"):
+        located = located_here(middle, Planted("gelu", wrong_gelu), (x,))
+    assert located.element.compiled == pytest.approx(located.element.eager * 1.01, rel=1e-5)
+
+
 def test_operation_whose_gradient_is_wrong_is_named():
     def program(x, w):
         y = torch.tanh(x @ w)

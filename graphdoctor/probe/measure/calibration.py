@@ -267,7 +267,7 @@ def rate(name: str, rates: Mapping[str, float], device: torch.device) -> _Rate:
     """Measure a function in 1e9 elements a second; ``rates``: those so far."""
     if device.type == "cpu":
         count = _CPU_ELEMENTS * torch.get_num_threads()
-        x = torch.rand(count) + 0.5
+        x = torch.rand(count, device=device) + 0.5
         out = torch.empty_like(x)
 
         def compute() -> None:

@@ -471,8 +471,9 @@ def _element(difference: Difference, judged: Judged) -> TensorAt | None:
     exact = None
     if isinstance(precise, Tensor) and precise.shape == eager.shape:
         exact = float(precise.flatten()[at])
+    place = torch.unravel_index(torch.tensor(at, device="cpu"), mine.shape)
     return TensorAt(
-        index=tuple(int(it) for it in torch.unravel_index(torch.tensor(at), mine.shape)),
+        index=tuple(map(int, place)),
         compiled=float(mine.flatten()[at]),
         eager=float(eager.flatten()[at]),
         exact=exact if exact is None or math.isfinite(exact) else None,
