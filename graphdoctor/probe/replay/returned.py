@@ -35,7 +35,9 @@ class Returns:
         before = sys.getprofile()
 
         def look(frame: FrameType, event: str, value: Any) -> None:
-            if event == "return" and is_user_file(frame.f_code.co_filename):
+            file = frame.f_code.co_filename
+            # What a package's function returns is no promise of the program's.
+            if event == "return" and is_user_file(file) and "site-packages" not in file:
                 self._kinds[frame.f_code].add(_kind(value))
 
         sys.setprofile(look)
