@@ -520,6 +520,8 @@ def _literal(source: SourceFile, value: BaseExpression) -> str | None:
             return _literal(source, parameter.default) if parameter.default is not None else None
         case Call() if source.dotted_name(value) in CLOCKS:
             return "float"
+        case Call() if source.dotted_name(value) == "builtins.int":
+            return "int"
     return None
 
 

@@ -26,6 +26,7 @@ from libcst import (
     FunctionDef,
     If,
     IfExp,
+    Index,
     Multiply,
     Name,
     NamedExpr,
@@ -330,7 +331,8 @@ class _Read:
             body = known(source.around(tensor, FunctionDef)).body
             is_changed = holds(body, AugAssign) or any(map(is_in_place, calls_in(body)))
             is_changed |= any(
-                isinstance(part.target, Subscript) for part in find(body, AssignTarget)
+                isinstance(part.target, Subscript) and not _has_text_key(part.target)
+                for part in find(body, AssignTarget)
             )
             values = source.set_values(tensor)
             return bool(values) and not is_changed and all(map(self._is_fresh, values))
@@ -353,6 +355,12 @@ class _Read:
             for user in users
             if not isinstance(user, AssignTarget | Assign)
         )
+
+
+def _has_text_key(subscript: Subscript) -> bool:
+    """Check whether what is indexed can't be a tensor."""
+    keys = [part.slice.value for part in subscript.slice if isinstance(part.slice, Index)]
+    return any(isinstance(key, SimpleString) for key in keys)
 
 
 def roots_of(place: Place) -> list[FunctionDef]:
