@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -217,10 +218,11 @@ def baseline(
         configured=[target.name for target in project.targets] if is_whole else None,
     )
     write_content(write_baseline(update.baseline), file, is_quiet=run.quiet)
-    _show(update)
+    given = [*(targets or ()), *([] if path is None else ["--baseline", str(path)])]
+    _show(update, shlex.join(("graphdoctor", "check", *given)))
 
 
-def _show(update: BaselineUpdate) -> None:
+def _show(update: BaselineUpdate, then: str) -> None:
     from graphdoctor.views.annotations import run_changes
 
     lines = []
@@ -234,7 +236,7 @@ def _show(update: BaselineUpdate) -> None:
         lines += [f"  - {_entry_text(entry)}" for entry in dropped]
     lines += [f"{name}: dropped, as it is no longer configured" for name in update.dropped_targets]
     say_result(*lines)
-    say("Next: graphdoctor check")
+    say(f"Next: {then}")
 
 
 def _entry_text(entry: BaselineEntry) -> str:

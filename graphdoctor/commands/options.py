@@ -60,7 +60,7 @@ TRY: Any = option(
 )
 APPLY: Any = option(
     False,
-    "Write the edits that work; with --force also where git could not undo it.",
+    "Write the edits that work; in a repository, --force also writes what git could not undo.",
     flag="--apply",
 )
 UNSAFE_FIXES: Any = option(

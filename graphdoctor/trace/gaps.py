@@ -193,7 +193,7 @@ def script_gaps(recording: Recording, *, is_hooked: bool) -> Iterator[CaptureGap
         elif recording.environment.torch is None:
             words = "Nothing was compiled: torch was never imported."
         elif not recording.compile_calls:
-            words = "Nothing was compiled: the script did not call torch.compile."
+            words = "Nothing was compiled: the script did not call torch.compile before it ended."
             if recording.target.model is not None:
                 words += f" Its model is {recording.target.model}."
         yield gap("nothing_compiled", words)

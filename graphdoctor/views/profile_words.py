@@ -240,5 +240,6 @@ def _part_text(
         return f"{what} take {part}"
     reached = sum(share * us for share, us in timed) / whole
     # What a cache holds is read faster than a copy.
-    shown = percent(reached) if reached < 1 else "100% or more"
-    return f"{what} take {part}, at {shown} of what this device reaches"
+    if reached >= 1:
+        return f"{what} take {part}, at this device's limit"
+    return f"{what} take {part}, at {percent(reached)} of what this device reaches"

@@ -84,6 +84,7 @@ def test_a_project_from_red_to_green_and_back(project: Project) -> None:
         "prints: 1 finding added, 0 dropped\n  + GD101 my models/prints.py Net.forward"
         in written.stdout
     )
+    assert "Next: graphdoctor check prints" in written.stderr
     before = project.baseline.read_bytes()
     (torch,) = json.loads(before)["targets"]["prints"]
 
