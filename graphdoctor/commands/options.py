@@ -39,10 +39,7 @@ PYTHON: Any = option(
     None, "Run the target with this interpreter. It needs torch, not graphdoctor.", metavar="PATH"
 )
 RECORDINGS: Any = option(
-    None,
-    "The folder for recordings. By default, .graphdoctor here, or one of yours if this folder is"
-    " read-only.",
-    metavar="DIR",
+    None, "The folder for recordings. By default, .graphdoctor here.", metavar="DIR"
 )
 QUIET: Any = option(False, "Show no progress and no summary on standard error.", flag="--quiet -q")
 FORMAT: Any = option("text", "What to write to standard output: {formats}.", metavar="FORMAT")
