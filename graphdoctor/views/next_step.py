@@ -65,7 +65,7 @@ def _after_script(diagnosis: Diagnosis, *, is_within_limits: bool) -> str | Done
     return line.replace("run", f"run {limits} --no-limit-hit", 1)
 
 
-def _after_target(diagnosis: Diagnosis, *, is_written: bool) -> str | None:
+def _after_target(diagnosis: Diagnosis, *, is_written: bool) -> str | Done | None:
     recording, target = diagnosis.recording, diagnosis.recording.target
     if target.model is not None and not recording.compiles:
         return _explain(target.model)
@@ -94,6 +94,9 @@ def _after_target(diagnosis: Diagnosis, *, is_written: bool) -> str | None:
             return command_line(target, "fix", *_choices(treatment), "--unsafe-fixes")
         # A bench of what still breaks would lead here again.
         return explained(finding.code for finding in diagnosis.findings)
+    if treatment.after is not None and not written_count(treatment):
+        # A bench of the program as it is would lead here again.
+        return Done("add the lines above to your program yourself")
     return command_line(target, "bench")
 
 

@@ -88,6 +88,14 @@ def test_every_report_ends_with_a_command_or_why_there_is_none(name: str) -> Non
     assert is_accepted(view.then)
 
 
+def test_fixes_that_only_a_person_can_add_end_there() -> None:
+    by_hand = TREATED.replace(tried=tuple(fix.replace(diff=None) for fix in TREATED.tried))
+    assert after_run(treated(VERIFIED, by_hand)) == Done(
+        "add the lines above to your program yourself"
+    )
+    assert after_run(treated(VERIFIED, TREATED), is_written=True) == "graphdoctor bench model.py"
+
+
 def test_of_two_surveys_the_piece_that_fails_now_comes_first() -> None:
     before = [row("a"), row("b"), row("c", library="timm")]
     after = [
