@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import os
 import pickle
 import socket
@@ -35,6 +36,7 @@ from graphdoctor.executors.executor import (
 from graphdoctor.executors.machine import cores
 from graphdoctor.facts.base import Fields
 from graphdoctor.version import __version__
+from graphdoctor.wording import bytes_text, counted
 
 _ANSWER_S = 5.0
 _RETRIES = 3
@@ -158,9 +160,11 @@ def _check_share(ray: Any, share: Share) -> None:  # noqa: ANN401 - as above
     needs = {"CPU": share.cpus or 1, "GPU": share.gpus or 0, "memory": share.memory_bytes or 0}
     nodes = (node["Resources"] for node in ray.nodes() if node["Alive"])
     if not any(all(node.get(name, 0) >= needs[name] for name in needs) for node in nodes):
-        texts = [f"{name} {count:g}" for name, count in needs.items() if count]
+        parts = [counted(share.cpus or 1, "core")]
+        parts += [counted(math.ceil(share.gpus), "GPU")] if share.gpus else []
+        parts += [f"{bytes_text(share.memory_bytes)} of memory"] if share.memory_bytes else []
         raise GraphDoctorError(
-            f"Each piece needs {', '.join(texts)}, but no node of the Ray cluster has that.",
+            f"Each piece needs {' and '.join(parts)}, but no node of the Ray cluster has that.",
             hint="ray status shows the nodes; start one that is large enough, or ask for less.",
         )
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from graphdoctor.facts.picture import Picture
 from graphdoctor.facts.run import ProbeExit
 from tests.factories import compiled, recording
-from tests.views.html.made import hostile, many_calls, with_edits, written
+from tests.views.html.made import hostile, many_calls, written
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def test_every_section_has_its_heading_and_its_content(visit, reported):
         "findings": ("GD101", "GD107", "GD111", "GD202", "GD203", "Details"),
         "source": ("program.py", "class Net(nn.Module):", "eager", "skipped"),
         "calls": ("f32[4, 8], 2", "f32[6, 8], 3"),
-        "recompiles": ("Net.forward", "x.shape[0] 4 → 5", "power 2 → 3"),
+        "recompiles": ("Net.forward", "x.shape[0]: 4 → 5", "power: 2 → 3"),
         "guards": ("Guard checks take", "0/0"),
         "graphs": ("Net.forward from line", "parameters"),
         "time": ("All compiles",),
@@ -282,15 +282,3 @@ def test_without_scripts_everything_but_the_drawings_can_be_read(visit, reported
     expect(page.locator("#figures .coverage")).to_be_visible()
     for section in ("calls", "guards", "graphs"):
         expect(page.locator(f"#{section} noscript p")).to_be_visible()
-
-
-def test_without_scripts_an_edit_can_be_read_in_both_ways(visit, tmp_path):
-    edit = visit(written(tmp_path, *with_edits()), java_script_enabled=False).locator(
-        "#findings .diff"
-    )
-    expect(edit.locator(".pair td.gone", has_text='print("x")')).to_be_visible()
-    expect(edit.locator(".pair td.come", has_text="pass")).to_be_visible()
-    expect(edit.locator(".one")).to_be_hidden()
-    edit.get_by_text("Unified").click()
-    expect(edit.locator(".one .gone", has_text='-        print("x")')).to_be_visible()
-    expect(edit.locator(".pair")).to_be_hidden()

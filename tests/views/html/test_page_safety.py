@@ -45,16 +45,7 @@ def test_program_content_is_shown_as_text_and_never_run(visit, tmp_path, has_pol
     page = visit(written(tmp_path, *hostile()), bypass_csp=not has_policy)
     load_everything(page)
     assert is_untouched(page)
-    for section in (
-        "findings",
-        "source",
-        "calls",
-        "recompiles",
-        "guards",
-        "graphs",
-        "time",
-        "evidence",
-    ):
+    for section in ("findings", "source", "calls", "recompiles", "guards", "graphs", "evidence"):
         assert HOSTILE in page.locator(f"#{section}").text_content(), section
     lane = page.locator("#lanes canvas").first
     for _ in range(2):

@@ -45,24 +45,6 @@ def test_a_suggestion_is_copied_as_it_is_to_be_pasted(visit, tmp_path):
     assert "+++ b/model.py" in copied
 
 
-def test_lines_around_an_edit_are_indented_as_the_edited_ones(visit, tmp_path):
-    page = visit(written(tmp_path, *with_edits()))
-    starts = page.evaluate("""() => {
-        const cells = [...document.querySelectorAll("#findings .pair td:not(.n, [colspan])")];
-        const left = (cell) => {
-            const range = document.createRange();
-            const at = cell.textContent.search(/\\S/);
-            range.setStart(cell.firstChild, at);
-            range.setEnd(cell.firstChild, at + 1);
-            return Math.round(range.getBoundingClientRect().left - cell.getBoundingClientRect().left);
-        };
-        const of = (text) => cells.filter((cell) => cell.textContent.trim() === text).map(left);
-        return [of('print("x")')[0], of("return x * self.scale")[0]];
-    }""")
-    assert starts[0] is not None
-    assert starts[0] == starts[1]
-
-
 @pytest.mark.parametrize("width", [390, 1440])
 def test_what_is_below_a_drawing_stays_where_it_is(width, visit, reported):
     page = visit(reported.page)
@@ -72,7 +54,7 @@ def test_what_is_below_a_drawing_stays_where_it_is(width, visit, reported):
         const add = (list) => { for (const shift of list.getEntries()) window.shifts += shift.value; };
         new PerformanceObserver(add).observe({ type: "layout-shift", buffered: false });
     }""")
-    heights = """() => ["lanes", "guard-tree", "graph-view", "phases"].map(
+    heights = """() => ["guard-tree", "graph-view"].map(
         (id) => document.getElementById(id).getBoundingClientRect().height)"""
     before = page.evaluate(heights)
     everything_open(page)
