@@ -335,7 +335,7 @@ class SearchOptions:
     Args:
         jobs: How many trials run side by side; None for a number that fits the machine.
         timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the
-            untouched program takes.
+            untouched program takes, within the budget.
         budget_s: Seconds after which no further trial begins; None for no limit.
         is_checked: Whether to run the best program under the user's backend.
         kept: Replays of an earlier, unfinished search of the same program that needn't run again.

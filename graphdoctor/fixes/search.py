@@ -113,7 +113,7 @@ def search(
     setup = replace(setup, timeout_s=options.timeout_s, memory_bytes=options.memory_bytes)
     replays = Replays(request, folder / FIXES_FOLDER, setup, kept=options.kept)
     jobs = options.jobs or default_jobs(request, recording)
-    trials = Trials(replays, root, jobs, request.spec.backend, setup)
+    trials = Trials(replays, root, jobs, request.spec.backend, setup, options.budget_s)
     searching = _Search(trials, options, recording)
     try:
         result = searching.run(check) if patch is None else searching.run_patch(patch)

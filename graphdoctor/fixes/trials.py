@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -195,8 +196,17 @@ class Trials:
     user's. ``rounding`` is None until results differ.
     """
 
-    def __init__(self, replays: Replays, root: Path, jobs: int, backend: str, setup: Setup) -> None:
+    def __init__(
+        self,
+        replays: Replays,
+        root: Path,
+        jobs: int,
+        backend: str,
+        setup: Setup,
+        budget_s: float | None = None,
+    ) -> None:
         self.replays, self.root, self.jobs, self.backend = replays, root, jobs, backend
+        self._budget_s = math.inf if budget_s is None else budget_s
         self.on_phase, self.report = setup.on_phase, setup.on_trial
         self.originals: dict[Path, bytes] = {}
         self.reference = Untouched()
@@ -322,7 +332,10 @@ class Trials:
             ended.peak_memory_bytes for ended in untouched if ended.peak_memory_bytes is not None
         ]
         if setup.timeout_s is None and took:
-            setup = replace(setup, timeout_s=max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * max(took)))
+            longest = max(took)
+            patient = max(_MIN_TIMEOUT_S, _TIMEOUT_FACTOR * longest)
+            # One trial that never ends would leave no time to find which fix is to blame.
+            setup = replace(setup, timeout_s=max(2 * longest, min(patient, self._budget_s)))
         if setup.memory_bytes is None and peaks:
             setup = replace(setup, memory_bytes=_MEMORY_FACTOR * max(peaks) + _MEMORY_EXTRA)
         self.replays.setup = setup

@@ -157,7 +157,7 @@ class Replays:
             }
         measured = measured or Measured(coverage=coverage and not is_eager, reads=True)
         request = replace(self._changed(program, backend, spec), measured=measured, trial=plan)
-        if name in self._kept and _was_run(request, program, folder):
+        if name in self._kept and _was_run(request, program, folder, self._limit_s(request)):
             return read_recording(folder)
         self._begin(program, folder)
         self._record(request, folder)
@@ -304,6 +304,12 @@ class Replays:
         changes["config"] = {**varied.get("config", spec.config), **change.config}
         return self._request.with_spec(**changes)
 
+    def _limit_s(self, request: Request) -> float | None:
+        limit = self.setup.timeout_s
+        # The time of the untouched program doesn't tell what other graphs need.
+        is_compiling = self._asked.timeout_s is None and request.spec.backend != EAGER
+        return max(limit, _COMPILING_S) if limit is not None and is_compiling else limit
+
     def _record(
         self, request: Request, folder: Path, *, is_fresh: bool = False, is_shown: bool = False
     ) -> ProbeExit:
@@ -311,14 +317,11 @@ class Replays:
         silent: dict[str, Any] = (
             {} if is_shown else {"on_phase": Setup.on_phase, "on_output": Setup.on_output}
         )
-        limit = self.setup.timeout_s
-        # The time of the untouched program doesn't tell what other graphs need.
-        is_compiling = self._asked.timeout_s is None and request.spec.backend != EAGER
         setup = replace(
             self.setup,
             **silent,
             is_cancelled=self._is_cancelled.is_set,
-            timeout_s=max(limit, _COMPILING_S) if limit is not None and is_compiling else limit,
+            timeout_s=self._limit_s(request),
             warm=None if is_fresh else self._warm,
         )
         ended = record(request, folder, setup)
@@ -334,15 +337,17 @@ def _edited(program: Program, folder: Path) -> Iterator[tuple[Path, Path, bytes]
         yield path, folder / "edited" / f"{number}-{path.name}", content
 
 
-def _was_run(request: Request, program: Program, folder: Path) -> bool:
-    """Tell if a folder holds a replay of the same request and texts that wasn't ended from
-    outside.
+def _was_run(request: Request, program: Program, folder: Path, limit_s: float | None) -> bool:
+    """Tell if a folder holds a replay of the same request and texts that ended by itself, or took
+    longer than it may take now.
     """
     try:
         asked = json.loads((folder / REQUEST_FILE).read_bytes())
         is_same = all(path.read_bytes() == text for _, path, text in _edited(program, folder))
-        ended = json.loads((folder / META_FILE).read_bytes())["exit"]
+        ended = json.loads((folder / META_FILE).read_bytes())["exit"] or {}
     except (OSError, ValueError, KeyError):
         return False
-    is_over = ended is not None and ended["reason"] in ("finished", "error")
+    is_over = ended.get("reason") in ("finished", "error") or (
+        ended.get("reason") == "timeout" and limit_s is not None and ended["duration_s"] >= limit_s
+    )
     return is_same and is_over and asked == json.loads(json.dumps(request.for_probe()))

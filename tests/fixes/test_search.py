@@ -789,6 +789,16 @@ def test_trials_are_limited_by_what_the_untouched_program_takes(patient):
     assert searched.script.setup == Setup(timeout_s=180.0, memory_bytes=4 * 2**30)
 
 
+@pytest.mark.parametrize(
+    "took_s, budget_s, limit_s", [(5.0, 50.0, 50.0), (40.0, 50.0, 80.0), (5.0, 300.0, 60.0)]
+)
+def test_a_trial_takes_at_most_the_budget(patient, took_s, budget_s, limit_s):
+    ended = ProbeExit(status=0, reason="finished", duration_s=took_s)
+    searched = patient(lambda _fixes: runs(3, ended=ended), {"GD101": [fix("a")]})
+    searched.treated(budget_s=budget_s)
+    assert searched.script.setup.timeout_s == limit_s
+
+
 def paired(ratio: float, backend: str, *, spread: float = 0.02, turns: int = 21) -> PairedTime:
     return PairedTime(
         backend=backend, before_us=1000, after_us=1000 * ratio, ratio=ratio, ratio_low=ratio * (1 - spread),
