@@ -12,8 +12,9 @@ import builtins
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from graphdoctor.facts.base import whole_sum
 from graphdoctor.facts.picture import StageNode
@@ -22,6 +23,14 @@ from graphdoctor.trace.intake import SeenSplit
 
 _CLASS = re.compile(r"^ *class \S+\(torch\.nn\.Module\):$")
 _WRAP = re.compile(r'^ *wrap\("\w+"\)$')
+_CALL = re.compile(
+    r' {8}(?P<name>\w+)(?:: "(?P<value>[^"\\]*)")? = (?P<text>(?P<target>torch(?:\.\w+)+)'
+    r"\((?P<arguments>(?:(?:\w+ = )?\[?-?[\w.]+\]?(?:, |(?=\))))*)\))(?:;  (?:\w+ = )+None)?"
+)
+"""A call of one of torch's functions, as most statements are: Python takes several times as long to
+parse it."""
+_NO_CALL = " " * 8 + "pass"
+_NAME = re.compile(r"(?<![\w.])[^\W\d]\w*+(?! =)")
 _PLACE = re.compile(r"\bFile: (?P<file>\S.*?):(?P<line>\d{1,9}) in [^,]+?, code: ")
 _NO_PLACE = "No stacktrace found for following nodes"
 _OBJECT = re.compile(r"<(?=[A-Za-z_])[^<>\n]*>")
@@ -72,10 +81,13 @@ def parse_graph(text: str, names_file: Callable[[str], bool] = lambda _file: Tru
     # Its name isn't always one in Python. What follows the graph is the body of a higher-order
     # operator, whose names are its own.
     lines = ["class Graph:", *lines[begin + 1 : end]]
-    body, unread = _parsed(lines)
+    calls = {at: call for at, line in enumerate(lines) if (call := _CALL.fullmatch(line))}
+    others = ["" if at in calls else line for at, line in enumerate(lines)]
+    others.append(_NO_CALL)
+    body, unread = _parsed(others)
     match body:
         case [ast.ClassDef(body=[ast.FunctionDef() as function, *_])]:
-            reader = _Reader(lines, names_file)
+            reader = _Reader(others, calls, names_file)
             reader.read(function)
             return PrintedGraph(reader.nodes(), _written(before) + unread + reader.unread_lines)
     return PrintedGraph((), _written(before) + _written(lines[1:]))
@@ -126,9 +138,15 @@ def _end(group: Sequence[ast.stmt]) -> int:
 
 
 class _Reader:
-    def __init__(self, lines: Sequence[str], names_file: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        lines: Sequence[str],
+        calls: Mapping[int, re.Match[str]],
+        names_file: Callable[[str], bool],
+    ) -> None:
         self.unread_lines = 0
         self._lines = lines
+        self._calls = calls
         self._names_file = names_file
         self._place: tuple[str | None, int | None] = None, None
         # Placeholders by their names in the signature.
@@ -149,22 +167,32 @@ class _Reader:
         return (*placeholders, *self._nodes)
 
     def read(self, function: ast.FunctionDef) -> None:
-        parts = function.args
-        named = (*parts.posonlyargs, *parts.args, parts.vararg, *parts.kwonlyargs, parts.kwarg)
+        arguments = [item for item in ast.walk(function.args) if isinstance(item, ast.arg)]
         self._take_arguments(
-            {item.arg: _value(item.annotation) for item in named if item and item.arg != "self"}
+            {item.arg: _annotated(item.annotation) for item in arguments if item.arg != "self"}
         )
         at = function.lineno
         for group in _on_one_line(function.body):
-            self._read_comments(self._lines[at : group[0].lineno - 1])
+            self._read_between(at, group[0].lineno - 1)
             at = _end(group)
             if not self._take(group):
                 self.unread_lines += _written(self._lines[group[0].lineno - 1 : at])
-        self._read_comments(self._lines[at:])
+        self._read_between(at, len(self._lines))
 
-    def _read_comments(self, lines: Sequence[str]) -> None:
-        for line in lines:
-            if line.strip().startswith("#"):
+    def _read_between(self, start: int, end: int) -> None:
+        """Read lines outside all that Python parsed: calls and comments."""
+        for at in range(start, end):
+            line = self._lines[at]
+            if call := self._calls.get(at):
+                self._add(
+                    call["name"],
+                    "call_function",
+                    short_target(call["target"]),
+                    self._inputs(_NAME.findall(call["arguments"])),
+                    value=_value(call["value"]),
+                    text=short_target(call["text"]),
+                )
+            elif line.lstrip().startswith("#"):
                 place = _PLACE.search(line)
                 is_named = place is not None and self._names_file(place["file"])
                 named = (place["file"], int(place["line"])) if place and is_named else None
@@ -186,15 +214,10 @@ class _Reader:
                 while name in self._known:
                     number += 1
                     name = f"output_{number}"
-                self._add(name, "output", "", self._inputs(value))
+                self._add(name, "output", "", self._inputs(_names(value)))
                 return not rest
-            case [ast.AnnAssign(value=None), *_] as announced:
-                for item in announced:
-                    match item:
-                        case ast.AnnAssign(target=ast.Name(id=name), value=None):
-                            self._announced[name] = _value(item.annotation)
-                        case _:
-                            return False
+            case [ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=None)]:
+                self._announced[name] = _annotated(annotation)
                 return True
             case [ast.AugAssign(target=target, op=op, value=value), statement]:
                 return self._take_in_place(
@@ -205,9 +228,13 @@ class _Reader:
                 statement,
             ]:
                 return self._take_in_place("setitem", (held, key, value), statement)
-            case [ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Call(func=function)), *_]:
-                if dotted_path(function) != ["fx_pytree", "tree_flatten_spec"]:
-                    return False
+            case [
+                ast.Assign(
+                    targets=[ast.Tuple(elts=names)],
+                    value=ast.Call(func=ast.Attribute(attr="tree_flatten_spec")),
+                ),
+                *_,
+            ]:
                 arguments = [item.id for item in names if isinstance(item, ast.Name)]
                 self._take_arguments({name: self._announced.get(name) for name in arguments})
                 return True
@@ -220,8 +247,8 @@ class _Reader:
         if named is None:
             return False
         node, annotation, _ = named
-        inputs = self._inputs(*parts)
-        self._add(node, "call_function", f"operator.{name}", inputs, value=_value(annotation))
+        inputs = self._inputs(_names(*parts))
+        self._add(node, "call_function", f"operator.{name}", inputs, value=_annotated(annotation))
         return True
 
     def _take_named(self, name: str, annotation: ast.expr | None, value: ast.expr) -> bool:
@@ -239,13 +266,15 @@ class _Reader:
             return is_argument
         if _BOXED_ARGUMENT.search(name) and isinstance(value, ast.List | ast.Tuple):
             # From 2.15 on: a list that the operator on the next line empties.
-            self._boxed[name] = self._inputs(value)
+            self._boxed[name] = self._inputs(_names(value))
             return True
         operation = self._operation(value)
         if operation is None:
             return False
         text = self._text_of(value) if operation[0].startswith("call_") else None
-        self._add(name, *operation, self._inputs(value), value=_value(annotation), text=text)
+        self._add(
+            name, *operation, self._inputs(_names(value)), value=_annotated(annotation), text=text
+        )
         return True
 
     def _operation(self, value: ast.expr) -> tuple[str, str] | None:
@@ -290,16 +319,7 @@ class _Reader:
         name = f"builtins.{name}" if is_builtin else _OPERATOR_FUNCTION.sub("operator.", name)
         return "call_function", name
 
-    def _add(
-        self,
-        name: str,
-        opcode: str,
-        target: str,
-        inputs: Sequence[str],
-        *,
-        value: str | None = None,
-        text: str | None = None,
-    ) -> None:
+    def _add(self, name: str, opcode: str, target: str, inputs: list[str], **more: Any) -> None:  # noqa: ANN401
         file, line = (None, None) if opcode == "output" else self._place
         self._nodes.append(
             StageNode(
@@ -307,24 +327,20 @@ class _Reader:
                 opcode=opcode,
                 target=target,
                 inputs=tuple(inputs),
-                value=value,
                 file=file,
                 line=line,
-                text=text,
+                **more,
             )
         )
         self._known.add(name)
 
-    def _inputs(self, *parts: ast.expr | None) -> list[str]:
-        walked = (node for part in parts if part is not None for node in ast.walk(part))
-        nodes = [node for node in walked if isinstance(node, ast.Name)]
-        nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+    def _inputs(self, names: Iterable[str]) -> list[str]:
         inputs: dict[str, None] = {}
-        for node in nodes:
-            if node.id in self._known:
-                inputs[node.id] = None
-            elif node.id in self._boxed:
-                inputs.update(dict.fromkeys(self._boxed[node.id]))
+        for name in names:
+            if name in self._known:
+                inputs[name] = None
+            elif name in self._boxed:
+                inputs.update(dict.fromkeys(self._boxed[name]))
         return list(inputs)
 
     def _text_of(self, value: ast.expr) -> str:
@@ -334,6 +350,12 @@ class _Reader:
         if value.end_lineno != value.lineno or not line.isascii():
             return short_target(ast.unparse(value))
         return short_target(line[value.col_offset : value.end_col_offset])
+
+
+def _names(*parts: ast.expr | None) -> list[str]:
+    walked = (node for part in parts if part is not None for node in ast.walk(part))
+    nodes = [node for node in walked if isinstance(node, ast.Name)]
+    return [node.id for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
 
 
 def _operator(kind: ast.operator | ast.unaryop | ast.cmpop) -> str:
@@ -379,10 +401,13 @@ def dotted_path(expression: ast.expr) -> list[str] | None:
     return [expression.id, *reversed(names)]
 
 
-def _value(annotation: ast.expr | None) -> str | None:
-    if not (isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)):
+def _annotated(annotation: ast.expr | None) -> str | None:
+    return _value(annotation.value) if isinstance(annotation, ast.Constant) else None
+
+
+def _value(text: object) -> str | None:
+    if not isinstance(text, str):
         return None
-    text = annotation.value
     if match := _SYMBOL.match(text):
         return match["value"]
     if match := _TENSOR.match(text):

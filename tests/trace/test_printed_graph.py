@@ -1,5 +1,9 @@
 """A printed graph to its nodes: torch's own forms, and lines that aren't any."""
 
+import re
+from ast import parse as parsed
+
+from graphdoctor.trace import printed_graph
 from graphdoctor.trace.printed_graph import parse_graph
 from tests.each import for_each
 from tests.sections import texts_beside
@@ -167,3 +171,19 @@ def test_unknown_records_are_counted_and_the_rest_read(line):
 
     assert parsed.unread_lines == 1
     assert [node.name for node in parsed.nodes[2:]] == ["c", "d"]
+
+
+def test_calls_of_torch_are_read_as_python_reads_them(monkeypatch):
+    lines = (
+        'a: "f32[8, 8][8, 1]cpu" = torch.ops.aten.sum.dim_IntList(x, [-1, y], True, dtype = None)',
+        "# File: /home/m.py:4 in forward, code: b",
+        "b = torch.cat([a, x], dim = y);  x = None",
+        "c = torch.relu(b)",
+    )
+    read = []
+    monkeypatch.setattr(printed_graph.ast, "parse", lambda text: read.append(text) or parsed(text))
+    quick = parse(*lines)
+    monkeypatch.setattr(printed_graph, "_CALL", re.compile("(?!)"))
+
+    assert quick == parse(*lines)
+    assert ["torch.cat" in text for text in read] == [False, True]
