@@ -20,7 +20,9 @@ from graphdoctor.rules.toolkit import (
 
 _PYTHON_CALLS = frozenset({"all", "any", "getattr", "hasattr", "isinstance", "len"})
 
-Kind = Literal["if", "ternary", "while", "raise", "assert", "filter", "case", "boolean", "inside"]
+Kind = Literal[
+    "if", "effect", "ternary", "while", "raise", "assert", "filter", "case", "boolean", "inside"
+]
 _WHAT: Mapping[Kind, str] = {
     "while": "the `while` condition",
     "raise": "raising an exception",
@@ -28,6 +30,9 @@ _WHAT: Mapping[Kind, str] = {
     "filter": "which elements are kept",
     "case": "the `case`",
 }
+_AT_CALLER = code_fix(
+    "Return what the condition is computed from, and take the branch where the function is called"
+)
 _CHOOSE = (
     code_fix(
         "Choose between the values of both branches with `torch.where`",
@@ -37,13 +42,10 @@ _CHOOSE = (
         "Keep both branches in the graph with `torch.cond`",
         condition="if both only compute tensors",
     ),
-    code_fix(
-        "Return what the condition is computed from, and take the branch where the function is"
-        " called",
-        condition="if a branch does anything else",
-    ),
+    _AT_CALLER.replace(condition="if a branch does anything else"),
 )
 _HOW: Mapping[Kind, tuple[Fix, ...]] = {
+    "effect": (_AT_CALLER,),
     "while": (
         code_fix(
             "Write the loop with `torch.while_loop`, or give it a fixed number of steps",
@@ -154,7 +156,7 @@ class DataDependentBranch(BreakRule, code="GD102"):
             yield OUTSIDE
             return
         kind, condition = _branch(site)
-        if kind in ("if", "ternary") and _is_of_module(site, condition):
+        if kind in ("if", "effect", "ternary") and _is_of_module(site, condition):
             # A tensor that is passed in would break the graph at the same line.
             answer = f"bool({_shown(site, kind, condition)})"
             title = f"Compute `{answer}` before calling the compiled function, and pass that in"
@@ -201,8 +203,9 @@ def _branch(site: BreakSite) -> tuple[Kind, ast.expr | None]:
         case ast.Assert(test=test):
             return "assert", test
         case ast.If(test=test, body=body, orelse=other) if pointed is None or holds(test, pointed):
-            is_check = isinstance(body[-1], ast.Raise) and not other
-            return ("raise" if is_check else "if"), test
+            if any(isinstance(branch[-1], ast.Raise) for branch in (body, other) if branch):
+                return "raise", test
+            return ("effect" if any(map(_has_effect, (*body, *other))) else "if"), test
         case ast.Match() if not site.text.startswith("match "):
             return "case", value
     for node in ast.walk(statement) if statement else ():
@@ -215,6 +218,27 @@ def _branch(site: BreakSite) -> tuple[Kind, ast.expr | None]:
                     if pointed is None or holds(test, pointed) or holds(pointed, test):
                         return "filter", test
     return ("boolean" if isinstance(value, ast.BoolOp | ast.UnaryOp) else "if"), value
+
+
+def _has_effect(statement: ast.stmt) -> bool:
+    """Return whether a statement of a branch does what can't be chosen by its value: it calls a
+    function for what that does, such as ``print(x)`` or ``seen.append(x)``, or leaves the branch.
+
+    A tensor's method whose name ends in an underscore computes in place.
+    """
+    for node in ast.walk(statement):
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name))) if name.endswith("_"):
+                continue
+            case (
+                ast.Expr(value=ast.Call())
+                | ast.Break()
+                | ast.Continue()
+                | ast.Delete()
+                | ast.Raise()
+            ):
+                return True
+    return False
 
 
 def holds(tree: ast.AST | None, part: ast.AST | None) -> bool:
