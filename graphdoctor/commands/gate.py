@@ -113,7 +113,9 @@ def check(
     choose = reached_targets if is_files else choose_targets
     chosen = choose(project, targets or ())
     # Before anything runs, so that a wrong code costs nothing.
-    path, findings = known_baseline(project, baseline, is_without=is_without_baseline)
+    path, findings = known_baseline(
+        project, baseline, targets=chosen.targets, is_without=is_without_baseline
+    )
     judged_by = policies(
         chosen.targets,
         project,
@@ -201,8 +203,8 @@ def baseline(
             hint="graphdoctor baseline --update brings it up to date and says what changed.",
         )
     check_writable(file, force=True)
-    before = read_baseline_at(file)
     chosen = choose_targets(project, targets or ())
+    before = read_baseline_at(file, (*project.targets, *chosen.targets))
     judged_by = policies(chosen.targets, project, shown=ShownOptions())
     runs = run_all(chosen.targets, project, run)
     if troubles := list(_troubles(runs, before, is_empty_allowed=is_empty_allowed)):

@@ -4,7 +4,7 @@ a target's settings, then the project's, beside a baseline.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from graphdoctor.errors import GraphDoctorError, os_errors
 from graphdoctor.facts.check import BudgetName, CheckReport, TargetCheck, UnusedIgnore
 from graphdoctor.facts.spec import FailOn, RunSpec
 from graphdoctor.rules.diagnosis.selection import Selection, code_prefixes
-from graphdoctor.rules.gate.baseline import Baseline, read_baseline
+from graphdoctor.rules.gate.baseline import Baseline, module_of, read_baseline
 from graphdoctor.rules.gate.check import Policy, check_target
 from graphdoctor.rules.gate.ignores import PathIgnore, unused_ignores
 from graphdoctor.rules.gate.reach import select_targets
@@ -44,7 +44,8 @@ def choose_targets(project: Project, asked: Sequence[str]) -> ChosenTargets:
     chosen = {}
     for text in asked:
         name = _name_from(project.root, text)
-        targets = [target for target in project.targets if target.target == name]
+        module = module_of(name)
+        targets = [target for target in project.targets if module_of(target.target) == module]
         if text in configured:
             targets = [configured[text]]
         for target in targets or [_named_by_text(project, text, name)]:
@@ -94,17 +95,18 @@ def _no_targets(project: Project) -> GraphDoctorError:
     )
 
 
-def read_baseline_at(path: Path) -> Baseline | None:
-    """Return the baseline file; None where there is none."""
+def read_baseline_at(path: Path, targets: Iterable[GateTarget]) -> Baseline | None:
+    """Return the baseline file, with these targets under their names; None where there is none."""
     if not path.exists():
         return None
     with os_errors(path, "read"):
         content = path.read_bytes()
-    return read_baseline(content, str(path))
+    baseline = read_baseline(content, str(path))
+    return baseline.named({target.name: target.target for target in targets})
 
 
 def known_baseline(
-    project: Project, asked: Path | None, *, is_without: bool
+    project: Project, asked: Path | None, *, targets: Iterable[GateTarget] = (), is_without: bool
 ) -> tuple[Path, Baseline | None]:
     """Return the baseline to compare with: that asked for, else the project's, which may not
     exist.
@@ -116,7 +118,7 @@ def known_baseline(
                 "--baseline and --no-baseline exclude each other.", hint="Give one of them."
             )
         return path, None
-    baseline = read_baseline_at(path)
+    baseline = read_baseline_at(path, (*project.targets, *targets))
     if baseline is None and asked is not None:
         raise GraphDoctorError(
             f"There is no baseline at {asked}.",

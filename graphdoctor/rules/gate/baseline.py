@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 from graphdoctor.errors import GraphDoctorError
@@ -28,6 +29,7 @@ VERSION = "1.1"
 ``runs``."""
 
 _KEY = "graphdoctor_baseline"
+_FILE = re.compile(r"(.+?)\.py(?=:|\Z)")
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: |$)", re.MULTILINE)
 _LINE = re.compile(r"(?<=\w):\d+\b")
@@ -67,6 +69,37 @@ class Baseline(Fact):
         before = [version for version in versions if _order(version) <= _order(torch)]
         chosen = max(before, key=_order) if before else min(versions, key=_order)
         return chosen, versions[chosen]
+
+    def named(self, targets: Mapping[str, str]) -> Baseline:
+        """Return the baseline with each target under its name.
+
+        A target that was named after it had been written down, or that is spelled another way, is
+        known by its module.
+
+        Args:
+            targets: By name, the text of each configured or chosen target.
+        """
+        spellings = {module_of(key): key for key in sorted(self.targets.keys() - targets.keys())}
+        keys = {
+            spellings[module_of(text)]: name
+            for name, text in targets.items()
+            if name not in self.targets and module_of(text) in spellings
+        }
+        return Baseline(
+            targets={keys.get(key, key): value for key, value in self.targets.items()},
+            runs={keys.get(key, key): value for key, value in self.runs.items()},
+        )
+
+
+def module_of(target: str) -> str:
+    """Return a target's text with the name of its module, ``pkg.model:Net`` for
+    ``./pkg/model.py:Net``: two spellings of one target have the same.
+    """
+    file = _FILE.match(target)
+    if file is None:
+        return target
+    path = PurePosixPath(file[1].replace("\\", "/"))
+    return ".".join(path.parts) + target[file.end() :]
 
 
 @dataclass(frozen=True)

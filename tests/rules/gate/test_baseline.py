@@ -171,6 +171,35 @@ def test_the_nearest_release_is_compared(torch, chosen):
 
 
 @for_each(
+    "known, name, text, is_same",
+    [
+        ("gated.py", "gated", "gated.py", True),
+        ("gated", "gated.py", "gated.py", True),
+        ("./models/gated.py:Net", "net", "models.gated:Net", True),
+        ("models\\gated.py:Net", "net", "models/gated.py:Net", True),
+        ("gated.py:Net", "gated", "gated.py", False),
+        ("other.py", "gated", "gated.py", False),
+    ],
+)
+def test_a_target_is_known_by_its_module(known, name, text, is_same):
+    measured = BaselineRun(calls=1, graphs=2)
+    baseline = Baseline(targets={known: {"2.13.0": ()}}, runs={known: {"2.13.0": measured}})
+    named = baseline.named({name: text})
+    assert (named.entries(name, "2.13.0") is not None) == is_same
+    assert named.run(name if is_same else known, "2.13.0") == measured
+
+
+def test_a_target_of_its_own_name_keeps_what_it_has():
+    """Two targets of one file, with other calls."""
+    entries = entries_of(with_prints((5, "a")).findings)
+    baseline = Baseline(targets={"once": {"2.13.0": ()}, "model.py": {"2.13.0": entries}})
+    named = baseline.named({"once": "model.py", "often": "model.py"})
+    assert named.targets == {"once": {"2.13.0": ()}, "often": {"2.13.0": entries}}
+    configured = {"model.py": "model.py", "often": "model.py"}
+    assert baseline.named(configured).targets == baseline.targets
+
+
+@for_each(
     "version, expected",
     [("2.13.0+cpu", "2.13.0"), ("2.15.0.dev20260101+cu1", "2.15.0"), ("2.13.0a0+git1", "2.13.0")],
 )
