@@ -49,7 +49,7 @@ _HOW: Mapping[Kind, tuple[Fix, ...]] = {
     "while": (
         code_fix(
             "Write the loop with `torch.while_loop`, or give it a fixed number of steps",
-            "torch/_higher_order_ops/while_loop.py, 2.13",
+            "torch/_higher_order_ops/while_loop.py, 2.11 to 2.15",
         ),
     ),
     "raise": (

@@ -88,7 +88,7 @@ class PrintOrLog(BreakRule, code="GD101"):
     `--unsafe-fixes` tries both, and says what is lost.
 
     ## Source
-    PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.13
+    PyTorch user guide, "Common graph breaks"; `torch/_dynamo/config.py`, 2.11 to 2.15
     (`reorderable_logging_functions`, `ignore_logging_functions`).
     """
 
@@ -235,7 +235,7 @@ class SkippedFunction(BreakRule, code="GD105"):
 
     ## Source
     PyTorch user guide, "Skipped functions" and "Common graph breaks";
-    `torch/_dynamo/trace_rules.py`, 2.13.
+    `torch/_dynamo/trace_rules.py`, 2.11 to 2.15.
     """
 
     guide = "PyTorch user guide: torch.compile, skipped functions"
@@ -440,7 +440,7 @@ class ExplicitGraphBreak(BreakRule, code="GD107"):
     Results stay the same. It is marked unsafe because someone put the break there on purpose.
 
     ## Source
-    `torch/_dynamo/decorators.py`, 2.13; torch's own hints for GB0025 and GB4297.
+    `torch/_dynamo/decorators.py`, 2.11 to 2.15; torch's own hints for GB0025 and GB4297.
     """
 
     torch_ids = ("GB0025", "GB4297", "GB0275")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
 from graphdoctor.facts.expressions import is_carried
 from graphdoctor.facts.guards import ChangeKind, GuardChange
@@ -90,7 +91,7 @@ class ModeFlip(RecompileRule, code="GD212"):
     `isolate_recompiles=True`: then each has a recompile limit of its own.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`GLOBAL_STATE`,
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.11 to 2.15 (`GLOBAL_STATE`,
     `TENSOR_MATCH`).
     """
 
@@ -140,7 +141,8 @@ class StrideChange(RecompileRule, code="GD213"):
     `.contiguous()` keeps the values, and copies the tensor if it isn't contiguous.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/csrc/dynamo/guards.cpp`, 2.13 (`TENSOR_MATCH`).
+    PyTorch user guide, "Recompilation"; `torch/csrc/dynamo/guards.cpp`, 2.11 to 2.15
+    (`TENSOR_MATCH`).
     """
 
     kinds = ("stride", "relation")
@@ -209,7 +211,7 @@ class ObjectIdentity(RecompileRule, code="GD214"):
     without.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`ID_MATCH`,
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.11 to 2.15 (`ID_MATCH`,
     `CLOSURE_MATCH`).
     """
 
@@ -298,7 +300,7 @@ class StructureChange(RecompileRule, code="GD215"):
     for missing entries, depends on the program.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`DICT_KEYS_MATCH`,
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.11 to 2.15 (`DICT_KEYS_MATCH`,
     `SEQUENCE_LENGTH`).
     """
 
@@ -364,7 +366,7 @@ class ConstantArgument(RecompileRule, code="GD216"):
     time of both.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`EQUALS_MATCH`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.11 to 2.15 (`EQUALS_MATCH`).
     """
 
     kinds = ("flag", "text", "none", "value")
@@ -437,7 +439,8 @@ class GrowingContainer(RecompileRule, code="GD218"):
     keeps its length, but forgets old items.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`SEQUENCE_LENGTH`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.11 to 2.15
+    (`SEQUENCE_LENGTH`).
     """
 
     def matches(self, change: GuardChange) -> bool:
@@ -529,7 +532,7 @@ class NumberArgument(RecompileRule, code="GD203"):
     outputs keeps results the same.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13 (`specialize_int`,
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.11 to 2.15 (`specialize_int`,
     `capture_scalar_outputs`).
     """
 
@@ -637,7 +640,7 @@ class LearningRate(RecompileRule, code="GD204"):
 
     ## Source
     PyTorch user guide, "Recompilation": wrap the learning rate in a tensor;
-    `torch/optim/optimizer.py`, 2.13.
+    `torch/optim/optimizer.py`, 2.11 to 2.15.
     """
 
     def matches(self, change: GuardChange) -> bool:
@@ -711,18 +714,14 @@ class ModuleNumber(RecompileRule, code="GD205"):
     `persistent=False`, and moves to a device with the module.
 
     ## Source
-    torch's hint for this guard; `torch/_dynamo/config.py`, 2.13 (`allow_unspec_int_on_nn_module`).
+    torch's hint for this guard; `torch/_dynamo/config.py`, 2.11 to 2.15
+    (`allow_unspec_int_on_nn_module`).
     """
 
     kinds = ("module_number",)
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        # Of a float, torch makes a dynamic number by itself.
-        changes = (change for changes in group.changes for change in changes)
-        ints = [change for change in changes if "." not in (change.old or ".")]
-        # torch compiles 0 and 1 on their own, whatever is dynamic.
-        ints.sort(key=lambda change: {change.old, change.new} <= {"0", "1"})
-        return module_number_fixes(ints[0] if ints else group.first)
+        return module_number_fixes([change for changes in group.changes for change in changes])
 
 
 def _passed_in(change: GuardChange) -> Fixes:
@@ -742,8 +741,13 @@ def _is_global(change: GuardChange) -> bool:
     return (change.source or "").startswith("G['")
 
 
-def module_number_fixes(change: GuardChange) -> Fixes:
-    """Return the fixes for a number on a module, such as ``self.step``."""
+def module_number_fixes(changes: Sequence[GuardChange]) -> Fixes:
+    """Return the fixes for a number on a module, such as ``self.step``: for an int that takes other
+    values than 0 and 1, which torch compiles by themselves, if there is one.
+    """
+    ints = [change for change in changes if "." not in (change.old or ".")]
+    ints.sort(key=lambda change: {change.old, change.new} <= {"0", "1"})
+    change = next(iter(ints), changes[0])
     name = quoted(change.expression)
     if _is_index(change):
         title = f"{_WARM_UP} with each value of {name}: torch compiles an index for its value"
@@ -807,7 +811,7 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
     `persistent=False`.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.11 to 2.15
     (`exceeds_recompile_limit`).
     """
 
@@ -837,6 +841,14 @@ class NeverSettles(RecordingRule, code="GD217", severity="error"):
                 fix
                 for change in changes
                 if change.kind == "module_number"
-                for fix in module_number_fixes(change)
+                for fix in module_number_fixes(
+                    [
+                        changed
+                        for event in view.events
+                        for changed in event.changes
+                        if changed.key == change.key
+                    ]
+                    or [change]
+                )
             ],
         )

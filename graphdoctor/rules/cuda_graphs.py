@@ -127,7 +127,7 @@ class CudaGraphsSkipped(RecordingRule, code="GD504"):
     and skips less than before. Without a GPU, none can be tried.
 
     ## Source
-    PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_utils.py`, 2.13.
+    PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_utils.py`, 2.11 to 2.15.
     """
 
     guide = CUDA_GRAPHS
@@ -255,8 +255,8 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
     the CUDA graph again.
 
     ## Source
-    `torch/_inductor/cudagraph_trees.py`, 2.13 (`_copy_inputs_and_remove_from_src`);
-    `torch/_dynamo/decorators.py`, 2.13 (`mark_static_address`).
+    `torch/_inductor/cudagraph_trees.py`, 2.11 to 2.15 (`_copy_inputs_and_remove_from_src`);
+    `torch/_dynamo/decorators.py`, 2.11 to 2.15 (`mark_static_address`).
     """
 
     guide = CUDA_GRAPHS
@@ -264,7 +264,7 @@ class CudaGraphInputs(RecordingRule, code="GD505"):
         call_fix(
             "Pass the same tensors in every call, write new values into them, and mark them before"
             " the first call: torch._dynamo.mark_static_address",
-            "torch/_dynamo/decorators.py, 2.13",
+            "torch/_dynamo/decorators.py, 2.11 to 2.15",
         ),
         code_fix(
             "Let what makes the inputs be part of the compiled function, so that they never leave"
@@ -343,7 +343,7 @@ class CudaGraphRecordings(RecordingRule, code="GD511"):
     sizes, the results are the same.
 
     ## Source
-    PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.13.
+    PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.11 to 2.15.
     """
 
     guide = CUDA_GRAPHS
@@ -382,7 +382,7 @@ _FOR_SIZES = (
     config_fix(
         "List the sizes that are worth a CUDA graph in"
         " torch._inductor.config.triton.cudagraph_capture_sizes",
-        "torch/_inductor/config.py, 2.13",
+        "torch/_inductor/config.py, 2.11 to 2.15",
     ),
     setting(_SKIP_DYNAMIC, "Run graphs with dynamic sizes without CUDA graphs", is_safe=True),
 )

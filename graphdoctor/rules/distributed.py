@@ -114,7 +114,7 @@ class DdpForward(BreakRule, code="GD125", severity="info"):
     changes no name, but does nothing to a module of torch's own class.
 
     ## Source
-    `torch/nn/parallel/distributed.py` and `torch/_dynamo/backends/distributed.py`, 2.13.
+    `torch/nn/parallel/distributed.py` and `torch/_dynamo/backends/distributed.py`, 2.11 to 2.15.
     """
 
     mechanism = "ddp_forward"
@@ -223,7 +223,7 @@ class FsdpHook(BreakRule, code="GD126"):
     own.
 
     ## Source
-    `torch/distributed/fsdp/_fully_shard`, 2.13 (`_dynamo_disable`).
+    `torch/distributed/fsdp/_fully_shard`, 2.13 to 2.15 (`_dynamo_disable`).
     """
 
     mechanism = "fsdp_hook"
@@ -244,8 +244,8 @@ class SkippedContainer(RecordingRule, code="GD129", severity="error"):
     torch.compile around DistributedDataParallel, FSDP or a module with hooks, where the module
     inside is an `nn.Sequential` or another class of torch's own. Dynamo skips functions in torch's
     files unless a function that it compiles calls them. DDP's code and hooks break the graph, so
-    nothing that it compiles calls the container. torch 2.13 makes an exception of containers that
-    have hooks themselves, if FSDP doesn't shard them.
+    nothing that it compiles calls the container. From 2.13 on, torch makes an exception of
+    containers that have hooks themselves, if FSDP doesn't shard them.
 
     ## Why it costs
     The container runs eagerly, and so do layers of torch's own in it. If the program has no other
@@ -289,11 +289,11 @@ class SkippedContainer(RecordingRule, code="GD129", severity="error"):
     Safe. Names in `state_dict()` change: `module.` becomes `module._orig_mod.`.
 
     ## Source
-    `torch/_dynamo/trace_rules.py` and `torch/_dynamo/eval_frame.py` (`wrap_inline`), 2.13;
+    `torch/_dynamo/trace_rules.py` and `torch/_dynamo/eval_frame.py` (`wrap_inline`), 2.11 to 2.15;
     `check_verbose` in the former for modules with hooks.
     """
 
-    guide = "torch/_dynamo/trace_rules.py, 2.13: files of torch are skipped"
+    guide = "torch/_dynamo/trace_rules.py, 2.11 to 2.15: files of torch are skipped"
 
     def findings(self, view: RecordingView) -> Findings:
         compiles = [view.compiles[id_] for id_ in view.graphs if id_ in view.compiles]
@@ -398,7 +398,7 @@ class DdpSplit(RecordingRule, code="GD130", severity="info"):
     Safe: gradients are the same.
 
     ## Source
-    `torch/_dynamo/backends/distributed.py`, 2.13 ("Note [DDPOptimizer]").
+    `torch/_dynamo/backends/distributed.py`, 2.11 to 2.15 ("Note [DDPOptimizer]").
     """
 
     remedies = (
@@ -483,10 +483,10 @@ class RanksDisagree(RecordingRule, code="GD209"):
     ## Fix safety
     Equal sizes and marked ones keep results the same. Compiler collectives are unsafe where a
     rank compiles alone: it then waits for the others, which are in another collective, and the job
-    fails or hangs. In torch 2.13 they need an accelerator.
+    fails or hangs. They need an accelerator.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.11 to 2.15
     (`enable_compiler_collectives`).
     """
 
@@ -565,7 +565,7 @@ _OUTSIDE_BRANCH = (
     code_fix(
         "Put it in a function under `torch.compiler.disable` that all ranks call: the graph then"
         " breaks there on each rank alike",
-        "torch/_dynamo/convert_frame.py, 2.13",
+        "torch/_dynamo/convert_frame.py, 2.11 to 2.15",
     ),
 )
 

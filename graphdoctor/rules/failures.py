@@ -106,7 +106,8 @@ class BackendException(BreakRule, RecordingRule, code="GD501", severity="error")
     There is no fix to apply.
 
     ## Source
-    `torch/_dynamo/output_graph.py`, 2.13 (`call_user_compiler`); PyTorch troubleshooting guide.
+    `torch/_dynamo/output_graph.py`, 2.11 to 2.15 (`call_user_compiler`); PyTorch troubleshooting
+    guide.
     """
 
     torch_ids = ("GB0219",)
@@ -208,8 +209,8 @@ class CompilerError(RecordingRule, code="GD502", severity="error"):
     There is no fix to apply. The line is where Dynamo was, not necessarily what is wrong.
 
     ## Source
-    `torch/_dynamo/convert_frame.py`, 2.13 (`_compile`: every exception that isn't one of torch's
-    own kinds becomes an `InternalTorchDynamoError`).
+    `torch/_dynamo/convert_frame.py`, 2.11 to 2.15 (`_compile`: every exception that isn't one of
+    torch's own kinds becomes an `InternalTorchDynamoError`).
     """
 
     def findings(self, view: RecordingView) -> Findings:
@@ -291,11 +292,11 @@ class UserError(RecordingRule, code="GD901", severity="error"):
     works without torch.compile, only tracing fails: keep that line out of the compiled function.
 
     ## Source
-    `torch/_dynamo/exc.py`, 2.13 (`TorchRuntimeError`). graphdoctor repeats the call without
+    `torch/_dynamo/exc.py`, 2.11 to 2.15 (`TorchRuntimeError`). graphdoctor repeats the call without
     torch.compile to find out whether it fails there too.
     """
 
-    guide = "torch/_dynamo/exc.py, 2.13"
+    guide = "torch/_dynamo/exc.py, 2.11 to 2.15"
     remedies = (code_fix("Call it without torch.compile; if that raises too, fix the program"),)
 
     def findings(self, view: RecordingView) -> Findings:
@@ -489,7 +490,7 @@ class OverwrittenResult(RecordingRule, code="GD513", severity="error"):
     Both are safe. A copy takes memory, and so do results that last longer.
 
     ## Source
-    PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.13.
+    PyTorch user guide, "CUDA Graph Trees"; `torch/_inductor/cudagraph_trees.py`, 2.11 to 2.15.
     """
 
     guide = CUDA_GRAPHS
@@ -620,10 +621,10 @@ class ExportType(BreakRule, code="GD601", severity="error"):
     fields.
 
     ## Source
-    `torch/export/__init__.py`, 2.13 (`register_dataclass`); torch's own message.
+    `torch/export/__init__.py`, 2.11 to 2.15 (`register_dataclass`); torch's own message.
     """
 
-    guide = "torch/export/__init__.py, 2.13 (register_dataclass)"
+    guide = "torch/export/__init__.py, 2.11 to 2.15 (register_dataclass)"
     topic = "export_type"
 
     def message(self, site: BreakSite) -> str:

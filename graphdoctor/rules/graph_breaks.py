@@ -83,7 +83,7 @@ class GraphBreak(BreakRule, code="GD100"):
         is_made = site.gb_type.startswith("Uninitialized nn.Module")
         if is_made and site.expression.startswith("super("):
             title = "Construct the module outside the compiled function"
-            return (code_fix(title, "torch/nn/modules/module.py, 2.13"),)
+            return (code_fix(title, "torch/nn/modules/module.py, 2.11 to 2.15"),)
         hints = (hint for hint in site.cause.hints if not _EMPTY_HINTS.search(hint))
         return tuple(
             Fix(
@@ -131,7 +131,7 @@ class RaisedException(BreakRule, code="GD113", severity="error"):
     Unsafe: the exception is raised somewhere else, or has another type.
 
     ## Source
-    torch's own hints for GB0088; `torch/_dynamo/exc.py`, 2.13 (`ObservedException`).
+    torch's own hints for GB0088; `torch/_dynamo/exc.py`, 2.11 to 2.15 (`ObservedException`).
     """
 
     torch_ids = ("GB0088",)
@@ -203,7 +203,7 @@ class RecurrentModule(BreakRule, code="GD116"):
     Unsafe: the support is experimental, and torch compiles once for each sequence length.
 
     ## Source
-    torch's own hints for GB0014; `torch/_dynamo/config.py`, 2.13 (`allow_rnn`).
+    torch's own hints for GB0014; `torch/_dynamo/config.py`, 2.11 to 2.15 (`allow_rnn`).
     """
 
     torch_ids = ("GB0014",)
@@ -617,8 +617,8 @@ class ModuleHook(BreakRule, code="GD127"):
     Unsafe: someone disabled the hook for a reason, and a hook that leaves early observes nothing.
 
     ## Source
-    `torch/nn/modules/module.py`, 2.13 (`_call_impl`); PyTorch user guide, "torch.compile and
-    nn.Module hooks".
+    `torch/nn/modules/module.py`, 2.11 to 2.15 (`_call_impl`); PyTorch user guide, "torch.compile
+    and nn.Module hooks".
     """
 
     guide = "PyTorch user guide: torch.compile, nn.Module hooks"
@@ -698,8 +698,8 @@ class SkippedFrame(RecordingRule, code="GD111", severity="error"):
     Moving code into a function is safe. For the fix of the break itself, see its own rule.
 
     ## Source
-    PyTorch user guide, "Common graph breaks"; `torch/_dynamo/symbolic_convert.py`, 2.13 ("Skipping
-    the function and falling back to eager").
+    PyTorch user guide, "Common graph breaks"; `torch/_dynamo/symbolic_convert.py`, 2.11 to 2.15
+    ("Skipping the function and falling back to eager").
     """
 
     def findings(self, view: RecordingView) -> Findings:

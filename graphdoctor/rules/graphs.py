@@ -136,7 +136,7 @@ class RepeatedBlocksInOneGraph(RecordingRule, code="GD401", severity="info"):
 
     ## Source
     PyTorch recipe, "Reducing torch.compile cold start compilation time with regional compilation";
-    `torch/compiler/__init__.py`, 2.13 (`nested_compile_region`).
+    `torch/compiler/__init__.py`, 2.11 to 2.15 (`nested_compile_region`).
     """
 
     def findings(self, view: RecordingView) -> Findings:
@@ -273,7 +273,7 @@ class TinyGraphs(RecordingRule, code="GD402"):
     memory, and an output is overwritten by the next call.
 
     ## Source
-    PyTorch user guide, "CUDA Graph Trees"; `torch/profiler`, 2.13.
+    PyTorch user guide, "CUDA Graph Trees"; `torch/profiler`, 2.11 to 2.15.
     """
 
     remedies = (
@@ -358,7 +358,7 @@ class GuardOverhead(RecordingRule, code="GD301"):
     finds graphs that are stale.
 
     ## Source
-    `torch/compiler/__init__.py`, 2.13 and 2.15 (guard filters); PyTorch user guide, "Reducing guard
+    `torch/compiler/__init__.py`, 2.11 to 2.15 (guard filters); PyTorch user guide, "Reducing guard
     overhead".
     """
 
@@ -461,7 +461,7 @@ class GuardsOnModules(RecordingRule, code="GD302", severity="info"):
     Fewer, larger modules keep results the same.
 
     ## Source
-    `torch/compiler/__init__.py`, 2.13 and 2.15 (`skip_guard_on_inbuilt_nn_modules_unsafe`); PyTorch
+    `torch/compiler/__init__.py`, 2.11 to 2.15 (`skip_guard_on_inbuilt_nn_modules_unsafe`); PyTorch
     user guide, "Reducing guard overhead" and "Regional compilation".
     """
 
@@ -528,7 +528,7 @@ class GuardOnChangingValue(RecordingRule, code="GD303"):
     specialize on a value that is read outside the compiled function.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13.
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.11 to 2.15.
     """
 
     def findings(self, view: RecordingView) -> Findings:
@@ -654,11 +654,11 @@ class CacheBypassed(RecordingRule, code="GD403", severity="info"):
     start runs old code.
 
     ## Source
-    `torch/_functorch/_aot_autograd/autograd_cache.py` and `torch/_inductor/codecache.py`, 2.13;
-    PyTorch tutorial, "Compile Time Caching in torch.compile".
+    `torch/_functorch/_aot_autograd/autograd_cache.py` and `torch/_inductor/codecache.py`, 2.11 to
+    2.15; PyTorch tutorial, "Compile Time Caching in torch.compile".
     """
 
-    guide = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.13"
+    guide = "torch/_functorch/_aot_autograd/autograd_cache.py, 2.11 to 2.15"
 
     def findings(self, view: RecordingView) -> Findings:
         placed = (
@@ -781,11 +781,11 @@ class IgnoredCache(RecordingRule, code="GD404", severity="info"):
     it was made with.
 
     ## Source
-    `torch/_dynamo/variables/functions.py`, 2.13 (`WrapperUserFunctionVariable`), which warns of it
-    once.
+    `torch/_dynamo/variables/functions.py`, 2.11 to 2.15 (`WrapperUserFunctionVariable`), which
+    warns of it once.
     """
 
-    guide = "torch/_dynamo/variables/functions.py, 2.13"
+    guide = "torch/_dynamo/variables/functions.py, 2.11 to 2.15"
 
     def findings(self, view: RecordingView) -> Findings:
         calls = (((call.function, call.entry.at), call) for call in view.recording.ignored_caches)

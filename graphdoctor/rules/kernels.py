@@ -178,10 +178,11 @@ class LibraryCalls(RecordingRule, code="GD503", severity="info"):
     and compiling takes much longer.
 
     ## Source
-    `torch/_inductor/__init__.py`, 2.13 (modes); PyTorch documentation, "Numerical accuracy" (TF32).
+    `torch/_inductor/__init__.py`, 2.11 to 2.15 (modes); PyTorch documentation, "Numerical accuracy"
+    (TF32).
     """
 
-    guide = "torch/_inductor/__init__.py, 2.13"
+    guide = "torch/_inductor/__init__.py, 2.11 to 2.15"
 
     def findings(self, view: RecordingView) -> Findings:
         recording, frame = view.recording, view.main_frame
@@ -276,10 +277,10 @@ class SlowerKernels(RecordingRule, code="GD506"):
     much longer.
 
     ## Source
-    `torch/_inductor/__init__.py`, 2.13 (modes).
+    `torch/_inductor/__init__.py`, 2.11 to 2.15 (modes).
     """
 
-    guide = "torch/_inductor/__init__.py, 2.13"
+    guide = "torch/_inductor/__init__.py, 2.11 to 2.15"
 
     def findings(self, view: RecordingView) -> Findings:
         recording, frame = view.recording, view.main_frame
@@ -430,8 +431,8 @@ class LayoutCopies(_AtLines, code="GD508"):
     ones.
 
     ## Source
-    PyTorch tutorials, "Channels Last Memory Format in PyTorch"; `torch/_inductor/graph.py`, 2.13
-    (`decide_layout_opt`).
+    PyTorch tutorials, "Channels Last Memory Format in PyTorch"; `torch/_inductor/graph.py`, 2.11 to
+    2.15 (`decide_layout_opt`).
     """
 
     def findings(self, view: RecordingView) -> Findings:
@@ -660,7 +661,7 @@ class TensorFloatOff(RecordingRule, code="GD510", severity="info"):
     algebra and simulations may not. The line holds for the whole program, eager mode too.
 
     ## Source
-    PyTorch notes, "CUDA semantics", TensorFloat-32; `torch/_inductor/compile_fx.py`, 2.13
+    PyTorch notes, "CUDA semantics", TensorFloat-32; `torch/_inductor/compile_fx.py`, 2.11 to 2.15
     (`_warn_tf32_disabled`).
     """
 

@@ -86,7 +86,8 @@ class Recompile(RecompileRule, code="GD200"):
     can be faster than general code.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.13 (`recompile_reasons`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.11 to 2.15
+    (`recompile_reasons`).
     """
 
     kinds = get_args(ChangeKind)
@@ -135,7 +136,7 @@ class RecompileLimit(RecordingRule, code="GD201", severity="error"):
     A higher limit keeps results the same. It costs compile time and guard checks.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.13
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/convert_frame.py`, 2.11 to 2.15
     (`exceeds_recompile_limit`).
     """
 
@@ -265,7 +266,8 @@ class EagerStance(RecordingRule, code="GD219"):
     Safe. More calls compile, which takes time before the stance is set.
 
     ## Source
-    `torch.compiler.set_stance`; `torch/_dynamo/eval_frame.py`, 2.13 (`_callback_from_stance`).
+    `torch.compiler.set_stance`; `torch/_dynamo/eval_frame.py`, 2.11 to 2.15
+    (`_callback_from_stance`).
     """
 
     def findings(self, view: RecordingView) -> Findings:
@@ -449,8 +451,8 @@ class PerInstanceRecompile(RecordingRule, code="GD211"):
     Regional compilation keeps results the same. A buffer can replace a number in arithmetic.
 
     ## Source
-    PyTorch user guide, "Compile time": regional compilation; `torch/compiler/__init__.py`, 2.13
-    (`nested_compile_region`).
+    PyTorch user guide, "Compile time": regional compilation; `torch/compiler/__init__.py`, 2.11 to
+    2.15 (`nested_compile_region`).
     """
 
     def findings(self, view: RecordingView) -> Findings:

@@ -80,8 +80,8 @@ class SizeChange(RecompileRule, code="GD202"):
     suggested, as PyTorch's guide discourages it: it makes sizes dynamic that never change.
 
     ## Source
-    PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.13
-    (`mark_dynamic`).
+    PyTorch user guide, "Dynamic shapes" and "Recompilation"; `torch/_dynamo/decorators.py`, 2.11 to
+    2.15 (`mark_dynamic`).
     """
 
     kinds = ("size", "rank", "dynamic_marking")
@@ -256,8 +256,8 @@ class ParameterShape(RecompileRule, code="GD206"):
     Dynamic sizes keep results the same. Code for any size can be slower than code for one size.
 
     ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.13
-    (`force_parameter_static_shapes`); `torch/compiler/config.py`, 2.13 (`dynamic_sources`).
+    PyTorch user guide, "Recompilation"; `torch/_dynamo/config.py`, 2.11 to 2.15
+    (`force_parameter_static_shapes`); `torch/compiler/config.py`, 2.11 to 2.15 (`dynamic_sources`).
     """
 
     def matches(self, change: GuardChange) -> bool:
@@ -314,7 +314,7 @@ class SpecializedDim(RecompileRule, code="GD207"):
 
     ## Source
     PyTorch user guide, "Dynamic shapes": 0/1 specialization;
-    `torch/fx/experimental/symbolic_shapes.py`, 2.13.
+    `torch/fx/experimental/symbolic_shapes.py`, 2.11 to 2.15.
     """
 
     kinds = ("relation",)
@@ -395,7 +395,7 @@ class ColdStartRecompile(RecordingRule, code="GD210", severity="info"):
     A dynamic dim keeps results the same.
 
     ## Source
-    `torch/compiler/config.py`, 2.13 (`dynamic_sources`, `job_id`).
+    `torch/compiler/config.py`, 2.11 to 2.15 (`dynamic_sources`, `job_id`).
     """
 
     guide = "PyTorch user guide: torch.compile, dynamic shapes, profile-guided optimization"

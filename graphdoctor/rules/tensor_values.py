@@ -312,7 +312,7 @@ class DynamicValueGuard(BreakRule, code="GD119"):
 
     ## Source
     PyTorch user guide, "Dynamic shapes" (data-dependent expressions);
-    `torch/fx/experimental/symbolic_shapes.py`, 2.13 (`guard_or_false`).
+    `torch/fx/experimental/symbolic_shapes.py`, 2.11 to 2.15 (`guard_or_false`).
     """
 
     guide = "PyTorch user guide: torch.compile, dynamic shapes"

@@ -121,7 +121,7 @@ OUTSIDE = call_fix("Call this part of the package outside the compiled function"
 _KEEP_OUT = code_fix(
     "Keep the line out of the compiled function, in a function under `torch.compiler.disable`,"
     " whose call breaks the graph",
-    "torch/_dynamo/convert_frame.py, 2.13",
+    "torch/_dynamo/convert_frame.py, 2.11 to 2.15",
 )
 
 
@@ -139,13 +139,13 @@ SORT_IN_GRAPH = code_fix(
 )
 INSIDE_DDP = call_fix(
     "Compile the module, and wrap that: `DistributedDataParallel(torch.compile(module))`",
-    "torch/nn/parallel/distributed.py, 2.13: `_inside_ddp_forward`",
+    "torch/nn/parallel/distributed.py, 2.11 to 2.15: `_inside_ddp_forward`",
     is_safe=True,
 )
 BEFORE_SHARDING = call_fix(
     "Compile each block before it is sharded, and nothing that calls it: `block.compile()`, then"
     " `fully_shard(block)`; for a block of torch's own class, `fully_shard(torch.compile(block))`",
-    "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13: `_dynamo_disable`",
+    "torch/distributed/fsdp/_fully_shard/_fsdp_common.py, 2.13 to 2.15: `_dynamo_disable`",
     is_safe=True,
 )
 REGIONAL = code_fix(
@@ -173,7 +173,7 @@ def setting(
 
 def from_setting(chosen: Setting, title: str, source: str | None = None, **more: Any) -> Fix:  # noqa: ANN401 - fields of a fix
     """Return a torch setting as a fix; without a ``source``, where the setting is declared."""
-    declared = f"{chosen.name.rpartition('.config.')[0].replace('.', '/')}/config.py, 2.13"
+    declared = f"{chosen.name.rpartition('.config.')[0].replace('.', '/')}/config.py, 2.11 to 2.15"
     place = SnippetPlace(where="start")
     return config_fix(
         title, source or declared, snippet=chosen.code, place=place, setting=chosen, **more
@@ -251,7 +251,7 @@ def guard_filter(name: str, unguarded: Unguarded, changes: str) -> Fix:
         f'options={{"guard_filter_fn": torch.compiler.{name}}}',
         f"Unsafe: drop guards with torch.compiler.{name}; after {changes}, calls silently give"
         " wrong results",
-        "torch/compiler/__init__.py, 2.13",
+        "torch/compiler/__init__.py, 2.11 to 2.15",
         unguarded=unguarded,
     )
 

@@ -68,7 +68,7 @@ class BackwardOrOptimizer(BreakRule, code="GD112"):
 
     ## Source
     PyTorch user guide, "Common graph breaks"; torch's own hints for GB0123;
-    `torch/optim/optimizer.py`, 2.13.
+    `torch/optim/optimizer.py`, 2.11 to 2.15.
     """
 
     torch_ids = ("GB0123", "GB9186")
@@ -276,7 +276,8 @@ class GradientHook(BreakRule, code="GD120"):
     Unsafe: compiled autograd changes how the whole backward pass runs.
 
     ## Source
-    torch's own hints for GB0083 and GB0029; `torch/_dynamo/config.py`, 2.13 (`compiled_autograd`).
+    torch's own hints for GB0083 and GB0029; `torch/_dynamo/config.py`, 2.11 to 2.15
+    (`compiled_autograd`).
     """
 
     torch_ids = ("GB0083", "GB0029", "GB0013", "GB0100", "GB0101", "GB7444")
@@ -357,7 +358,7 @@ class Checkpoint(BreakRule, code="GD128"):
     the backward pass.
 
     ## Source
-    torch's hint for GB0067; `torch/_dynamo/variables/higher_order_ops.py`, 2.13.
+    torch's hint for GB0067; `torch/_dynamo/variables/higher_order_ops.py`, 2.11 to 2.15.
     """
 
     mechanism = "checkpoint"
@@ -437,7 +438,7 @@ class SavedActivation(RecordingRule, code="GD512", severity="info"):
     longer: `graphdoctor fix --backward` measures by how much, and compares gradients.
 
     ## Source
-    `torch/_functorch/config.py` and `partitioners.py`, 2.13; PyTorch blog, "Current and New
+    `torch/_functorch/config.py` and `partitioners.py`, 2.11 to 2.15; PyTorch blog, "Current and New
     Activation Checkpointing Techniques in PyTorch".
     """
 

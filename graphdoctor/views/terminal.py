@@ -57,7 +57,7 @@ from graphdoctor.views.terminal_lines import (
     pointed,
     write,
 )
-from graphdoctor.wording import counted
+from graphdoctor.wording import counted, listed
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -78,6 +78,7 @@ _WIDEST_TEXT = 28
 _LEAST_TEXT = 12
 """Cells that figures leave to a text beside them before they wrap."""
 _MOST_CARDS = 10
+_MOST_NAMED = 6
 _MOST_LINES = 40
 """Of whole cards, and of a whole diagnosis where that can be."""
 _ROOMS = (
@@ -267,6 +268,8 @@ class _Shown:
     def _cards(self, cards: list[Card]) -> Iterator[RenderableType]:
         room = 0 if self._is_verbose else self._room
         shown, more = self._few(cards, _MOST_CARDS, "finding")
+        hidden = [f"{card.headings[0].code} {card.place.shown}" for card in cards[len(shown) :]]
+        more = [text.append(f": {listed(hidden, _MOST_NAMED)}", "dim") for text in more]
         for number, card in enumerate(shown):
             was_whole = room >= 0
             whole = Group(*self._part(card))

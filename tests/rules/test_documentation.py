@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import graphdoctor
 from graphdoctor.rules.catalog import ALL_RULES, PAGES, RULES
 from graphdoctor.rules.diagnosis.rule import BreakRule, GapPage
@@ -102,6 +104,23 @@ def test_pages_have_ordered_sections_and_runnable_code():
             if not ({"forward"} if rule.code in NEEDS_RANKS else {"forward", "inputs"}) <= names:
                 wrong.append(f"{rule.code} {section}")
     assert wrong == []
+
+
+def test_sources_in_torch_have_what_pages_name():
+    """A source, ``file``, first to last torch (``name``), holds for the torch that is installed."""
+    root = Path(pytest.importorskip("torch").__file__).parent.parent
+    source = re.compile(r"`(torch/[\w/]+\.py)`, 2\.\d+ to 2\.\d+(?: \(([^)]*)\))?")
+    cited, wrong = 0, []
+    for page in PAGES.values():
+        text = " ".join(page.sections().get("Source", "").split())
+        for file, names in source.findall(text):
+            cited += 1
+            code = (root / file).read_text(encoding="utf-8") if (root / file).exists() else ""
+            named = re.findall(r"`([\w.]+)`", names)
+            if not code or not all(name.rpartition(".")[2] in code for name in named):
+                wrong.append((page.code, file, names))
+        assert not re.search(r"\.py`, 2\.\d+\b(?! to)", text), page.code
+    assert (cited > 30, wrong) == (True, [])
 
 
 def test_every_code_that_the_package_names_has_a_page():

@@ -153,7 +153,9 @@ class _File:
                 f"`{spot.subject}` changes in every call, and `{function}` recompiles for each"
                 " value"
             )
-            fixes = module_number_fixes(GuardChange(kind="module_number", expression=spot.subject))
+            fixes = module_number_fixes(
+                [GuardChange(kind="module_number", expression=spot.subject)]
+            )
         is_lost = (
             site.region.is_fullgraph
             or spot.is_frame_lost
