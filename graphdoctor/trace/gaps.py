@@ -4,25 +4,17 @@ for people.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import ClassVar
-
-import orjson
 
 from graphdoctor.facts.counts import CallWatch, WatchedFunction
 from graphdoctor.facts.guards import Guards
 from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import CaptureGap, CompileSwitch, GapKind, Recording
 from graphdoctor.trace.events import Events
-from graphdoctor.trace.grammar import LogDamage, Record, read_records
+from graphdoctor.trace.grammar import LogDamage
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.merge import Part
-from graphdoctor.trace.storage import LogFile
 from graphdoctor.wording import counted, switch_text
 
 _AOT_CODE = "graph_dump"
@@ -259,59 +251,8 @@ def guard_gaps(
         )
 
 
-_EVENT = "chromium_event"
-_BEGINNING = frozenset({_EVENT, "dynamo_start"})
-_LAST_START = 2
-_MAX_RECORDS = 2000
-"""Of the beginning of a log, in which ends are looked for."""
-
-
-@dataclass
-class Beginning:
-    """Numbers that the records of one process refer to."""
-
-    KINDS: ClassVar[frozenset[str]] = frozenset({"str", "dynamo_start"})
-
-    is_forked: bool = False
-    undefined: set[int] = field(default_factory=set)
-    has_lost_event: bool = False
-    _defined: set[int] = field(default_factory=set)
-
-    def add(self, record: Record) -> None:
-        """Take the next record of one of ``KINDS``."""
-        if record.kind == "str":
-            number = record.value[1]
-            self._defined.add(number)
-            self.is_forked = self.is_forked and number != 0
-        else:
-            used = {line.get("filename") for line in record.value.get("stack") or ()}
-            self.undefined |= {number for number in used if isinstance(number, int)} - self._defined
-
-
-def has_lost_event(log: LogFile) -> bool:
-    """Return whether something ends, up to a log's second compile, that doesn't begin in it."""
-    begun: Counter[tuple[str, str]] = Counter()
-    starts = 0
-    with log.open() as lines:
-        records = read_records(lines, _BEGINNING.__contains__, LogDamage())
-        for record in islice(records, _MAX_RECORDS):
-            starts += record.kind == "dynamo_start"
-            if starts == _LAST_START:
-                return False
-            with suppress(orjson.JSONDecodeError, AttributeError):
-                event = record.json()
-                key = record.stamp.rpartition(" ")[2], str(event.get("name"))
-                if event.get("ph") == "E" and not begun[key]:
-                    return True
-                begun[key] += {"B": 1, "E": -1}.get(str(event.get("ph")), 0)
-    return False
-
-
 def beginning_gaps(
-    headless_logs: int,
-    processes: Iterable[tuple[str | None, Beginning, Sequence[Intake]]],
-    *,
-    is_ours: bool,
+    headless_logs: int, processes: Iterable[tuple[str | None, Sequence[Intake]]], *, is_ours: bool
 ) -> Iterator[CaptureGap]:
     """Yield whether the logs begin in the middle: in a record, or where a process, by name, refers
     to what isn't in its logs.
@@ -320,11 +261,11 @@ def beginning_gaps(
     """
     is_missing = headless_logs > 0
     is_fork_possible = False
-    for name, beginning, intakes in processes:
-        lacks_numbers = not beginning.is_forked and (
-            bool(beginning.undefined) or (not is_ours and any(map(_lacks_compiles, intakes)))
+    for name, intakes in processes:
+        lacks_numbers = not intakes[-1].inherited and (
+            intakes[-1].has_undefined or (not is_ours and any(map(_lacks_compiles, intakes)))
         )
-        is_missing |= lacks_numbers or beginning.has_lost_event
+        is_missing |= lacks_numbers
         is_fork_possible |= lacks_numbers and name is not None
     if is_missing:
         fork = " The log of a forked process looks the same." if is_fork_possible else ""

@@ -169,7 +169,9 @@ class Intake:
         self.environment = environment
         self.origins = Origins(environment)
         self.strings: dict[int, str] = {}
+        # Of the parent of a forked process, which goes on with its numbers.
         self.inherited: dict[int, str] = {}
+        self.has_undefined = False
         # Thousands of compiles share their callers, so each stack entry is kept once.
         self._files: dict[str, None] = {}
         self._entries: dict[tuple[Any, ...], StackEntry] = {}
@@ -243,16 +245,15 @@ class Intake:
         self.origins.learn_from(text)
 
     def _logged_entries(self, stack: Sequence[Fields] | None) -> tuple[StackEntry, ...]:
-        return tuple(
-            self.entry(
-                self.strings.get(key) or self.inherited.get(key, _UNKNOWN),
-                line["line"],
-                line["name"],
-                line.get("loc"),
+        entries = []
+        for line in stack or ():
+            key = line.get("filename", -1)
+            file = self.strings.get(key) or self.inherited.get(key)
+            self.has_undefined |= file is None and key != -1
+            entries.append(
+                self.entry(file or _UNKNOWN, line["line"], line["name"], line.get("loc"))
             )
-            for line in stack or ()
-            for key in (line.get("filename", -1),)
-        )
+        return tuple(entries)
 
     def _on_torch_version(self, record: Record) -> None:
         if self.environment.torch is None and record.payload:

@@ -201,10 +201,7 @@ def _gaps(
     events: Events,
 ) -> list[CaptureGap]:
     is_hooked = "process" in events
-    begun = (
-        (name, process.beginning, [section.intake for section in process.sections])
-        for name, process in named
-    )
+    begun = ((name, [section.intake for section in process.sections]) for name, process in named)
     beginning = list(gaps.beginning_gaps(contents.damage.headless_logs, begun, is_ours=is_hooked))
     lost = [
         *gaps.reported_gaps(events),

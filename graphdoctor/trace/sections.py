@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self, TypeVar
 
 from graphdoctor.probe.wire import ARTIFACT_PREFIX
-from graphdoctor.trace.gaps import Beginning, has_lost_event
 from graphdoctor.trace.grammar import LogDamage, Record, read_records
 from graphdoctor.trace.intake import Intake
 from graphdoctor.trace.logs import ProcessLogs, name_processes
@@ -136,7 +135,6 @@ class ProcessSections:
     is_cut: bool = False
     first: str = ""
     last: str = ""
-    beginning: Beginning = field(default_factory=Beginning)
 
     @property
     def has_compiled(self) -> bool:
@@ -155,8 +153,6 @@ class ProcessSections:
             # The same id begins again after a ``torch._dynamo.reset()``.
             self.sections.append(self.sections[-1].after_reset())
         try:
-            if record.kind in Beginning.KINDS:
-                self.beginning.add(record)
             self.sections[-1].add(record)
         except (ValueError, TypeError, LookupError, AttributeError):
             return False
@@ -269,7 +265,6 @@ def _read_log(
 ) -> None:
     by_lane = {Lane(first.process.pid, None): first}
     contents.damage.is_last_broken = False
-    first.beginning.has_lost_event |= has_lost_event(log)
     lanes = Lanes(by_lane)
     begun = set[Lane]()
     taken = first
@@ -285,7 +280,6 @@ def _read_log(
                 # A forked process goes on with the strings of its parent.
                 parent = taken.sections[-1].intake
                 by_lane[lane].sections[0].intake.inherited = parent.inherited | parent.strings
-                by_lane[lane].beginning.is_forked = True
             begun.add(lane)
             taken = by_lane[lane]
             if lane.rank not in (None, taken.process.rank):
