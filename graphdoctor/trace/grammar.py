@@ -31,7 +31,6 @@ class Record:
 
     kind: str
     """Its type key, such as ``dynamo_start``; for an artifact, the artifact's name."""
-    is_artifact: bool
     value: Any
     metadata: dict[str, Any]
     payload: str | None = None
@@ -70,7 +69,6 @@ class LogDamage:
 
     broken_records: int = 0
     """Headers whose JSON doesn't parse, plus a last record whose payload is cut off."""
-    stray_lines: int = 0
     bad_bytes: int = 0
     altered_payloads: int = 0
     """Those that differ from torch's checksum; kept if they are readable."""
@@ -144,9 +142,7 @@ def read_records(
             line = raw.removesuffix(b"\n")
             match = _HEADER.match(line.rstrip(b"\r"))
             if match is None:
-                # A record's payload lines can have blank lines and the program's own output between
-                # them.
-                damage.stray_lines += bool(line.strip())
+                # Blank, or the program's own output, which can be between payload lines, too.
                 continue
             done = finished()
             if done is not None:
@@ -201,6 +197,6 @@ def _parse(raw: bytes, stamp: str, damage: LogDamage) -> Record | None:
         return None
     damage.records += 1
     value = metadata[kind]
-    is_artifact = kind == "artifact" and isinstance(value, dict)
-    kind = str(value.get("name")) if is_artifact else kind
-    return Record(kind, is_artifact, value, metadata, stamp=stamp)
+    if kind == "artifact" and isinstance(value, dict):
+        kind = str(value.get("name"))
+    return Record(kind, value, metadata, stamp=stamp)

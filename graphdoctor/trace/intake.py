@@ -172,8 +172,8 @@ class Intake:
         # Of the parent of a forked process, which goes on with its numbers.
         self.inherited: dict[int, str] = {}
         self.has_undefined = False
+        self.files: dict[str, None] = {}
         # Thousands of compiles share their callers, so each stack entry is kept once.
-        self._files: dict[str, None] = {}
         self._entries: dict[tuple[Any, ...], StackEntry] = {}
         self.calls: dict[int, Call] = {}
         self._call: int | None = None
@@ -206,19 +206,6 @@ class Intake:
         later._begin()
         return later
 
-    def files(self) -> set[str]:
-        """Every file in the log."""
-        stacks = [compile_.stack for compile_ in self.compiles.values()]
-        stacks += [break_.exact for break_ in self.breaks]
-        nodes = (node for seen in self.graphs for node in seen.graph.nodes or ())
-        return {
-            *self.strings.values(),
-            *(context.file for context in self.sources.values()),
-            *(file for _, file, _ in self.code_names.values()),
-            *(node.file for node in nodes if node.file),
-            *(entry.file for stack in stacks for entry in stack),
-        }
-
     def add(self, record: Record) -> None:
         """Take the next record; of one of another kind, only where it belongs is found out."""
         kind = record.kind
@@ -241,7 +228,7 @@ class Intake:
             # Only a process of its own numbers strings from 0.
             self.inherited = {}
         self.strings[key] = text
-        self._files[text] = None
+        self.files[text] = None
         self.origins.learn_from(text)
 
     def _logged_entries(self, stack: Sequence[Fields] | None) -> tuple[StackEntry, ...]:
@@ -464,7 +451,7 @@ class Intake:
         for value in record.json():
             context = read_fact(SourceContext, value, skips_unknown=True)
             self.sources[context.code] = context
-            self._files[context.file] = None
+            self.files[context.file] = None
 
     def _on_graphdoctor_generated(self, record: Record) -> None:
         value = record.json()
@@ -509,6 +496,7 @@ class Intake:
         """A stack entry with its file's owner."""
         key = (file, line, function, text, *columns.items())
         if key not in self._entries:
+            self.files[file] = None
             columns |= self.origins.named(file)
             fields = {"file": file, "line": line, "function": function, "text": text or None}
             self._entries[key] = read_fact(StackEntry, fields | columns)
@@ -521,7 +509,7 @@ class Intake:
         (``torch/utils/_traceback.py``, 2.13); the whole path is among the files of the log.
         """
         if not Path(file).is_absolute():
-            whole = next((path for path in self._files if path.endswith(file)), None)
+            whole = next((path for path in self.files if path.endswith(file)), None)
             if whole is None:
                 return None
             file = whole

@@ -14,7 +14,6 @@ def record(
     metadata = {kind: value, "frame_id": frame, "frame_compile_id": count, "attempt": attempt}
     return Record(
         kind,
-        False,
         value,
         metadata,
         payload if isinstance(payload, str) else orjson.dumps(payload).decode(),

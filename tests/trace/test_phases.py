@@ -32,7 +32,7 @@ def event(told, **args):
     ph, name, at, compile_id = f"{told} 0/0".split()[:4]
     args["compile_id"] = compile_id
     payload = {"ph": ph, "name": name, "ts": EPOCH_US + int(at), "tid": 0, "args": args}
-    return Record("chromium_event", False, {}, {"chromium_event": {}}, json.dumps(payload))
+    return Record("chromium_event", {}, {"chromium_event": {}}, json.dumps(payload))
 
 
 def taken(*events, call_index=1):

@@ -37,7 +37,7 @@ def record(kind, compile_id, aot_id="", payload=None):
     text = f"# AOT ID: ['{aot_id}']\n" if aot_id else text
     value = {"filename": "/cache/code.py"} if kind == "inductor_output_code" else {}
     metadata = {kind: value, "frame_id": frame, "frame_compile_id": count}
-    return Record(kind, False, value, metadata, text)
+    return Record(kind, value, metadata, text)
 
 
 def taken(*made, extra=frozenset()):

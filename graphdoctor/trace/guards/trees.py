@@ -169,7 +169,7 @@ def guards_of(part: Part, section: Section, cost: Fields | None) -> Guards:
     """Put a part's guards into words."""
     intake = section.intake
     trees = section.collector(GuardTrees).trees
-    places = _Places(intake.files(), intake.origins)
+    places = _Places(intake.files, intake.origins)
     measured = cost or {}
     entries = {entry["compile_id"]: entry for entry in measured.get("entries", ())}
     is_complete = measured.get("is_complete")
