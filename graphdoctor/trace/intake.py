@@ -326,6 +326,7 @@ class Intake:
         line = read.co_firstlineno
         if not name or not file or line is None:
             return
+        self.files[file] = None
         before = self.code_names.get(compile_.frame_id)
         if before is None or before[1] == _UNKNOWN or before[0] != name:
             self.code_names[compile_.frame_id] = name, file, line
@@ -420,6 +421,7 @@ class Intake:
         index = record.graph_index = fields["index"]
         graph = read_fact(Graph, {"op_count": None, **value, **fields}, skips_unknown=True)
         self.graphs[index:] = [SeenGraph(graph, None, is_ours=True)]
+        self.files |= {node.file: None for node in graph.nodes or () if node.file}
 
     def _of_graphdoctor_caller(self, record: Record, compile_: SeenCompile) -> None:
         if not compile_.stack:

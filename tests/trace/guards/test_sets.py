@@ -16,7 +16,7 @@ ROOT = "/env/lib/python3.11/site-packages/torch"
 def guards_in(recording, trees, files=(), cost=None):
     intake = Intake(Environment(torch_root=ROOT))
     collector = GuardTrees()
-    intake.strings = dict(enumerate(files))
+    intake.files = dict.fromkeys(files)
     collector.trees = trees
     return guards_of(Part(recording), Section(intake, (collector,)), cost)
 
