@@ -1,4 +1,4 @@
-"""Rules about compiled graphs, their guards and their caches: GD301 to GD303, GD401 to GD404."""
+"""Rules about compiled graphs, their guards and their caches: GD301, GD302, GD401 to GD404."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ from graphdoctor.rules.toolkit import (
     guard_filter,
     names,
     percent,
-    quoted,
     setting,
-    without_middle,
 )
 
 _FEWEST_OPS = 100
@@ -314,7 +312,6 @@ _MIN_SHARE = 0.1
 _MIN_PART = 0.2
 _MAX_PARTS = 3
 _MIN_STRUCTURE_GUARDS = 1000
-_MIN_RECOMPILES = 3
 
 
 class GuardOverhead(RecordingRule, code="GD301"):
@@ -490,73 +487,6 @@ class GuardsOnModules(RecordingRule, code="GD302", severity="info"):
 
 def _internal_count(set_: GuardSet) -> int:
     return sum(node.is_module_internal for node in set_.nodes)
-
-
-class GuardOnChangingValue(RecordingRule, code="GD303"):
-    """A guard on a value that keeps changing from call to call.
-
-    ## What it finds
-    A guarded value that differed in three or more recompiles of a function. `graphdoctor guards`
-    reports it; `graphdoctor recompiles` shows each recompile.
-
-    ## Why it costs
-    The function keeps recompiling, and torch first checks every cache entry in vain. After the
-    recompile limit, new values run eagerly.
-
-    ## Example
-    ```python
-    import torch
-
-    def forward(x, name):
-        return x.sin() * len(name)
-
-    def inputs():
-        return [(torch.ones(256, 256), "n" * length) for length in range(1, 6)]
-    ```
-
-    ## Use instead
-    ```python
-    def forward(x, length):
-        return x.sin() * length
-
-    def inputs():
-        return [(torch.ones(256, 256), torch.tensor(float(length))) for length in range(1, 6)]
-    ```
-
-    ## Fix safety
-    A tensor instead of a number keeps results the same, except for the dtype. torch doesn't
-    specialize on a value that is read outside the compiled function.
-
-    ## Source
-    PyTorch user guide, "Recompilation"; `torch/_dynamo/guards.py`, 2.11 to 2.15.
-    """
-
-    def findings(self, view: RecordingView) -> Findings:
-        if view.recording.guards is None:
-            return
-        changes = grouped(
-            ((compile_.frame_id, change.expression), (compile_, change))
-            for compile_ in view.recording.compiles
-            if compile_.cause is not None and compile_.outcome == "compiled"
-            for change in compile_.cause.changes
-        )
-        for (frame_id, expression), pairs in changes.items():
-            if len(pairs) < _MIN_RECOMPILES or (frame := view.frames.get(frame_id)) is None:
-                continue
-            compile_, first = pairs[0]
-            name = quoted(expression)
-            steps = f": {first.old} → {first.new}, …" if first.old and first.new else ""
-            yield self.finding(
-                view,
-                first.guard_location or frame.entry,
-                f"{name} differed in {len(pairs)} recompiles of `{frame.name}`"
-                f"{without_middle(steps)}",
-                [compile_ for compile_, _ in pairs],
-                changes=(first,),
-                torch_reason=first.guard,
-                user_stack=compile_.stack,
-                fixes=[call_fix(f"Keep {name} from changing: graphdoctor recompiles says how")],
-            )
 
 
 _WHY: Mapping[CacheBypassKind, str] = {

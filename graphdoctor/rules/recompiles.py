@@ -1,4 +1,4 @@
-"""Rules about recompiles of a function, whatever changed: GD200, GD201, GD208, GD211, GD219."""
+"""Rules about recompiles of a function, whatever changed: GD200, GD201, GD211, GD219."""
 
 from __future__ import annotations
 
@@ -38,11 +38,6 @@ _NEVER_DYNAMIC = frozenset(
 )
 RAISED = {"recompile_limit": 64, "accumulated_recompile_limit": 512}
 """Above torch's defaults, 8 and 256 (``torch/_dynamo/config.py``, 2.13)."""
-_LARGE = 50
-"""Number of operations from which a graph is worth splitting."""
-_SMALL_SHARE = 0.1
-"""Largest share of the graph's operations that counts as a small part."""
-_CONSTANTS = frozenset({"number", "module_number", "flag", "text", "none", "value"})
 _MIN_INSTANCES = 2
 """Number of recompiles of one function from one line in one call that make a pattern."""
 
@@ -312,79 +307,6 @@ def _eager_calls(
     frame = view.main_frame
     if counts and frame is not None:
         yield frame.entry, frame.described, len(recording.calls), counts
-
-
-class SmallPartOfLargeGraph(RecordingRule, code="GD208", severity="info"):
-    """A large graph that recompiles for a value that only a small part of it uses.
-
-    ## What it finds
-    A function with 50 or more operations that recompiled because a constant changed, if the line
-    that made torch guard on the constant has at most a tenth of the operations.
-
-    ## Why it costs
-    torch compiles all operations again because of a few.
-
-    ## Example
-    ```python
-    import torch
-
-    def forward(x, mode):
-        for _ in range(40):
-            x = x.sin().cos()
-        return x + len(mode)
-
-    def inputs():
-        return [(torch.ones(4), "a"), (torch.ones(4), "ab")]
-    ```
-
-    ## Use instead
-    ```python
-    def forward(x, length):
-        for _ in range(40):
-            x = x.sin().cos()
-        return x + length
-
-    def inputs():
-        return [(torch.ones(4), torch.tensor(1)), (torch.ones(4), torch.tensor(2))]
-    ```
-    If the value must stay a constant, split the function: compile the large part and the part that
-    uses the value separately.
-
-    ## Fix safety
-    A split keeps results the same. It costs the time of a graph break in each call.
-
-    ## Source
-    PyTorch user guide, "Recompilation": an explicit graph break around the part that changes.
-    """
-
-    def findings(self, view: RecordingView) -> Findings:
-        parts: dict[tuple[str, int], list[tuple[RecompileEvent, StackEntry, int, int]]] = {}
-        for event in view.events:
-            graph = view.graphs.get(event.compiles[0].compile_id)
-            line = event.changes[0].guard_location
-            # One line made torch guard on all changed values, which are constants.
-            is_of_constants = all(
-                change.kind in _CONSTANTS and change.guard_location == line
-                for change in event.changes
-            )
-            if graph is None or line is None or line.origin != "user" or not is_of_constants:
-                continue
-            calls = [node for node in graph.nodes or () if node.opcode.startswith("call_")]
-            part, whole = sum((node.file, node.line) == line.at for node in calls), len(calls)
-            if whole >= _LARGE and 0 < part <= _SMALL_SHARE * whole:
-                parts.setdefault(line.at, []).append((event, line, part, whole))
-        for alike in parts.values():
-            first, line, part, whole = alike[0]
-            value = quoted(first.changes[0].expression)
-            yield self.finding(
-                view,
-                line,
-                f"`{first.frame.described}` recompiles all of its {whole} operations for {value},"
-                f" which only {part} of them use, on this line",
-                [event.compiles[0] for event, *_ in alike],
-                changes=distinct_values(change for event, *_ in alike for change in event.changes),
-                fixes=[code_fix(f"Compile the part that uses {value} separately", is_safe=True)],
-            )
 
 
 class PerInstanceRecompile(RecordingRule, code="GD211"):

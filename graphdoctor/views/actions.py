@@ -87,7 +87,7 @@ def _with_limits(proposed: list[Action]) -> list[Action]:
         for action in proposed
         if action.fix
         and action.fix.kind == "call"
-        and {finding.code for finding in action.findings} <= {"GD201", "GD303"}
+        and {finding.code for finding in action.findings} == {"GD201"}
     ]
     for limit in limits:
         causes = [
