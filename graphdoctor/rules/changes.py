@@ -102,7 +102,7 @@ class ModeFlip(RecompileRule, code="GD212"):
         each = "call it once in each combination of modes, dtypes and devices that occurs"
         yield call_fix(f"{_WARM_UP}: {each}", is_safe=True)
         # Each alone leaves the recompile to the others.
-        kinds = dict.fromkeys(change.kind for changes in group.changes for change in changes)
+        kinds = dict.fromkeys(change.kind for change in group.changes)
         same = ", and ".join(_SAME[kind] for kind in kinds)
         yield call_fix(f"{same[0].upper()}{same[1:]}")
 
@@ -154,10 +154,9 @@ class StrideChange(RecompileRule, code="GD213"):
         return f"the strides of {quoted(_with_strides(group.first))} changed: {steps}"
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        changes = [change for changes in group.changes for change in changes]
-        shown = dict.fromkeys(map(_with_strides, changes))
+        shown = dict.fromkeys(map(_with_strides, group.changes))
         snippet = place = None
-        if all(map(group.passed, changes)):
+        if all(map(group.passed, group.changes)):
             snippet = "\n".join(f"{name} = {name}.contiguous()" for name in shown)
             place = group.at_call("each_call", *shown)
         title = f"Make {names(shown)} contiguous before the call"
@@ -721,7 +720,7 @@ class ModuleNumber(RecompileRule, code="GD205"):
     kinds = ("module_number",)
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        return module_number_fixes([change for changes in group.changes for change in changes])
+        return module_number_fixes(group.changes)
 
 
 def _passed_in(change: GuardChange) -> Fixes:

@@ -26,6 +26,7 @@ from graphdoctor.rules.toolkit import (
     distinct_values,
     dynamic_sizes,
     fits_dynamic,
+    grouped,
     hidden_change_count,
     is_specialized,
     made_dynamic,
@@ -107,12 +108,8 @@ class SizeChange(RecompileRule, code="GD202"):
 
 def _size_fixes(group: RecompileGroup) -> Fixes:
     # If one dim is compiled by itself, no mark of another saves the compile.
-    changes = [
-        change
-        for event, of_event in zip(group.events, group.changes, strict=True)
-        for change in of_event
-        if fits_dynamic(event)
-    ] or _beside_ones(group)
+    changes = [change for event, change in group.pairs if fits_dynamic(event)]
+    changes = changes or _beside_ones(group)
     if not changes:
         title = (
             "Move the compiles to a warm-up with each of these sizes: torch compiles sizes 0 and 1"
@@ -168,12 +165,11 @@ def _last_batch(group: RecompileGroup) -> Fixes:
     """Leave out a loader's last batch, where only the first dims shrink, once, in a function that
     the program calls itself.
     """
-    changes = [change for of_event in group.changes for change in of_event]
-    sizes = [(change.old or "", change.new or "") for change in changes]
+    sizes = [(change.old or "", change.new or "") for change in group.changes]
     is_smaller = all(
         old.isdecimal() and new.isdecimal() and int(new) < int(old) for old, new in sizes
     )
-    is_first = {size_dim(change.expression) for change in changes} == {0}
+    is_first = {size_dim(change.expression) for change in group.changes} == {0}
     is_of_script = group.target is None or group.target.runs_itself
     if is_smaller and is_first and is_of_script and len(group.events) == 1:
         title = "Leave out the smaller last batch, with `DataLoader(…, drop_last=True)`"
@@ -199,7 +195,7 @@ def _kept_static(group: RecompileGroup) -> list[str]:
     """
     sizes_of: dict[str | None, set[str]] = {}
     kept: dict[str, None] = {}
-    for event, changes in zip(group.events, group.changes, strict=True):
+    for event, changes in grouped(group.pairs).items():
         first = event.compiles[0]
         sizes = [change.expression for change in changes if can_be_dynamic(change)]
         of_nearest = sizes_of.get(first.cause.nearest, ()) if first.cause is not None else ()

@@ -185,7 +185,7 @@ def made_dynamic(group: RecompileGroup) -> Iterator[Fix]:
     second value (``torch/_dynamo/variables/builder.py``, 2.13).
     """
     is_size = group.first.kind == "size"
-    values = [{change.old, change.new} for changes in group.changes for change in changes]
+    values = [{change.old, change.new} for change in group.changes]
     # torch compiles a number of 0 or 1 for it.
     if group.is_static and (is_size or not all(both & {"0", "1"} for both in values)):
         what = "a size" if is_size else "a number"

@@ -109,6 +109,9 @@ def _matched(view: RecordingView, rules: Sequence[Rule]) -> Findings:
 
 def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings:
     """Yield a finding for each function and value, or set of values that changed together."""
+    recording = view.recording
+    made = {call.arguments.get("dynamic") for call in recording.compile_calls}
+    is_static = recording.target.compile_arguments.get("dynamic") is False or made == {"False"}
     groups: list[tuple[RecompileRule, RecompileGroup]] = []
     in_functions: dict[object, list[RecompileGroup]] = {}
     for event in view.events:
@@ -124,17 +127,14 @@ def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings
             alike = in_functions.setdefault(function, [])
             group = next((group for group in alike if names.keys() & group.names.keys()), None)
             if group is None:
-                group = RecompileGroup(frame)
+                group = RecompileGroup(frame, is_static=is_static, config=recording.config_in_force)
                 alike.append(group)
                 groups.append((rule, group))
             group.names |= names
-            group.events.append(event)
-            group.changes.append(changes)
+            group.pairs += [(event, change) for change in changes]
     first_calls: dict[int, int | None] = {}
-    for compile_ in view.recording.compiles:
+    for compile_ in recording.compiles:
         first_calls.setdefault(compile_.frame_id, compile_.call_index)
-    made = {call.arguments.get("dynamic") for call in view.recording.compile_calls}
-    is_static = view.recording.target.compile_arguments.get("dynamic") is False or made == {"False"}
     for rule, group in groups:
         # A group without a compile was over the recompile limit each time, which GD201 reports.
         if not group.compile_count:
@@ -145,15 +145,13 @@ def _recompiles(view: RecordingView, rules: Sequence[RecompileRule]) -> Findings
         # A resume function may have another value under an argument's name.
         is_resumed = group.frame.resumes_at is not None
         if not is_resumed and all(event.call_site is None for event in group.events):
-            group.target = view.recording.target
+            group.target = recording.target
         ids = {compile_.compile_id for compile_ in group.compiles}
         group.constants = tuple(
             shape
-            for shape in view.recording.evidence.shapes
+            for shape in recording.evidence.shapes
             if shape.compile_id in ids and shape.kind == "specialized" and shape.text
         )
-        group.is_static = is_static
-        group.config = view.recording.config_in_force
         # Values that need different advice are findings of their own.
         advice = grouped((rule.advice(group.of([name])), name) for name in group.names)
         for together in advice.values():

@@ -39,7 +39,7 @@ _MAX_NAMES = 3
 _UNEXPLAINED = GuardChange(kind="unknown", expression="a guard that torch did not name")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecompileEvent:
     """Recompiles in one call because of one change.
 
@@ -89,8 +89,7 @@ class RecompileGroup:
 
     Args:
         frame: The function.
-        events: What happened, in order.
-        changes: The changes of this value in each event, in the order of events.
+        pairs: The changes of these values, in order, each with the event that it is of.
         names: Expressions of the values, each once.
         target: What is compiled, if its own call is what recompiles; None for a function that other
             code calls, where the names of arguments aren't known.
@@ -102,8 +101,7 @@ class RecompileGroup:
     """
 
     frame: Frame
-    events: list[RecompileEvent] = field(default_factory=list)
-    changes: list[list[GuardChange]] = field(default_factory=list)
+    pairs: list[tuple[RecompileEvent, GuardChange]] = field(default_factory=list)
     names: dict[str, None] = field(default_factory=dict)
     target: TargetInfo | None = None
     is_within_call: bool = False
@@ -114,22 +112,23 @@ class RecompileGroup:
     @property
     def first(self) -> GuardChange:
         """The change that the finding is about."""
-        return self.changes[0][0]
+        return self.pairs[0][1]
+
+    @property
+    def events(self) -> list[RecompileEvent]:
+        """What happened, in order."""
+        return list(dict.fromkeys(event for event, _ in self.pairs))
+
+    @property
+    def changes(self) -> list[GuardChange]:
+        """All changes of the values, in order."""
+        return [change for _, change in self.pairs]
 
     def of(self, names: Iterable[str]) -> RecompileGroup:
         """Return what some of its values did."""
         kept = dict.fromkeys(names)
-        pairs = [
-            (event, [change for change in changes if change.expression in kept])
-            for event, changes in zip(self.events, self.changes, strict=True)
-        ]
-        pairs = [(event, changes) for event, changes in pairs if changes]
-        return replace(
-            self,
-            names=kept,
-            events=[event for event, _ in pairs],
-            changes=[changes for _, changes in pairs],
-        )
+        pairs = [pair for pair in self.pairs if pair[1].expression in kept]
+        return replace(self, names=kept, pairs=pairs)
 
     @property
     def compiles(self) -> tuple[Compile, ...]:
@@ -149,10 +148,8 @@ class RecompileGroup:
         first event.
         """
         texts: list[str] = []
-        pairs = zip(self.events, self.changes, strict=True)
-        made = (changes for event, changes in pairs if not event.is_over_limit)
-        for change in (change for changes in made for change in changes):
-            if change.expression == name:
+        for event, change in self.pairs:
+            if change.expression == name and not event.is_over_limit:
                 before = change.old if not texts and change.previous is None else change.previous
                 texts += [text for text in (before, change.new) if text is not None]
         values = [without_middle(text) for text, _ in groupby(texts)]

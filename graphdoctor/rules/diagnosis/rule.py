@@ -340,6 +340,6 @@ class RecompileRule(Rule):
             fixes=fixes,
             # A value carried over a break is named by the line of the break, and lines move.
             subject=_LINE_NUMBER.sub("", group.first.expression),
-            changes=distinct_values(change for changes in group.changes for change in changes),
+            changes=distinct_values(group.changes),
             hidden_change_count=hidden_change_count(group.events),
         )
