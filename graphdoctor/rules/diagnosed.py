@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -206,24 +207,17 @@ def diagnose_on(executor: Executor, pieces: Sequence[partial[Result]]) -> list[R
     if executor.cluster is None and len(pieces) == 1:
         return [pieces[0]()]
     results: dict[int, Result] = {}
-    for index, result in executor.run(_made, pieces):
+    for index, result in executor.run(call, pieces):
         if not isinstance(result, Failure):
             results[index] = result
         elif executor.cluster is None:
             # As if there had been one process: it may succeed, and raises what is wrong.
             results[index] = pieces[index]()
         else:
-            where = f"{_location(pieces[index])} couldn't be read on {executor.cluster}"
+            read = pieces[index].args[0]
+            where = f"{getattr(read, 'location', read)} couldn't be read on {executor.cluster}"
             raise GraphDoctorError(f"{where}: {result.reason.rstrip('.')}.")
     return [results[index] for index in range(len(pieces))]
-
-
-def _made(piece: partial[Result]) -> Result:
-    return piece()
-
-
-def _location(piece: partial[Result]) -> object:
-    return getattr(piece.args[0], "location", piece.args[0])
 
 
 _EACH = 3

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from graphdoctor.facts.fixes import Fix
 from graphdoctor.facts.guards import RecompileCause
 from graphdoctor.facts.job import Aspect, Divergence, Job, JobFinding, Parting
-from graphdoctor.facts.recording import Compile
 from graphdoctor.facts.stack import StackEntry
 from graphdoctor.rules.diagnosis.rule import digest
 from graphdoctor.rules.toolkit import (
@@ -491,18 +490,21 @@ class RanksDisagree(RecordingRule, code="GD209"):
     """
 
     def findings(self, view: RecordingView) -> Findings:
-        ranks: set[str] = set()
-        by_function: dict[tuple[str, int, str], list[tuple[str, Compile]]] = {}
-        for compile_ in view.recording.compiles:
-            # In a run with ranks, the main process is the lowest one.
-            rank, frame = compile_.process or "rank0", view.frames.get(compile_.frame_id)
-            if compile_.outcome == "compiled" and rank.startswith("rank"):
-                ranks.add(rank)
-                if frame is not None:
-                    function = frame.file, frame.line, frame.code_name
-                    by_function.setdefault(function, []).append((rank, compile_))
+        # In a run with ranks, the main process is the lowest one.
+        compiled = [
+            (rank, compile_)
+            for compile_ in view.recording.compiles
+            if compile_.outcome == "compiled"
+            and (rank := compile_.process or "rank0").startswith("rank")
+        ]
+        by_function = grouped(
+            ((frame.file, frame.line, frame.code_name), (rank, compile_))
+            for rank, compile_ in compiled
+            if (frame := view.frames.get(compile_.frame_id)) is not None
+        )
+        ranks = sorted({rank for rank, _ in compiled})
         for pairs in by_function.values() if len(ranks) > 1 else ():
-            counts = Counter(dict.fromkeys(sorted(ranks), 0))
+            counts = Counter(dict.fromkeys(ranks, 0))
             counts.update(rank for rank, _ in pairs)
             most, least = max(counts.values()), min(counts.values())
             if most == least:

@@ -361,8 +361,30 @@ class RecordingView:
 
 def _sites(view: RecordingView) -> Iterator[BreakSite]:
     """Yield the break sites: the records of one cause at one line."""
-    records: dict[tuple[str, int, str], list[BreakRecord]] = {}
-    entries: dict[tuple[str, int, str], StackEntry] = {}
+    frames = view.recording.frames
+    functions = {(frame.file, name) for frame in frames for name in _function_names(frame)}
+    lines = {(frame.file, frame.line) for frame in frames}
+    of_cause = grouped(
+        ((*entry.at, cause), (entry, record)) for entry, cause, record in _placed(view)
+    )
+    for pairs in of_cause.values():
+        # An exact stack has columns, a printed one doesn't.
+        entries = [entry for entry, _ in pairs]
+        entry = next((entry for entry in entries if entry.column is not None), entries[0])
+        records = tuple(record for _, record in pairs)
+        yield BreakSite(
+            entry=entry,
+            records=records,
+            effects=_effects(records, view),
+            context=view.context(entry),
+            # A module of torch's own class stands where the program compiles or makes it.
+            is_traced=(entry.file, entry.function) in functions
+            or (entry.at not in lines and any(entry in record.stack for record in records)),
+        )
+
+
+def _placed(view: RecordingView) -> Iterator[tuple[StackEntry, str, BreakRecord]]:
+    """Yield the records of breaks, each with its line and its cause."""
     # For each line that calls a module in which torch's own code breaks, where the program compiles
     # that module.
     roots: dict[tuple[str, int], StackEntry] = {}
@@ -386,24 +408,7 @@ def _sites(view: RecordingView) -> Iterator[BreakSite]:
             if is_wrapper and (caller := innermost(above)) is not None:
                 roots[caller.at] = entry
             entry = roots.get(entry.at, entry)
-        key = (*entry.at, cause)
-        records.setdefault(key, []).append(record)
-        # An exact stack has columns, a printed one doesn't.
-        if key not in entries or (entry.column is not None and entries[key].column is None):
-            entries[key] = entry
-    frames = view.recording.frames
-    functions = {(frame.file, name) for frame in frames for name in _function_names(frame)}
-    lines = {(frame.file, frame.line) for frame in frames}
-    for key, entry in entries.items():
-        yield BreakSite(
-            entry=entry,
-            records=tuple(records[key]),
-            effects=_effects(records[key], view),
-            context=view.context(entry),
-            # A module of torch's own class stands where the program compiles or makes it.
-            is_traced=(entry.file, entry.function) in functions
-            or (entry.at not in lines and any(entry in record.stack for record in records[key])),
-        )
+        yield entry, cause, record
 
 
 def _function_names(frame: Frame) -> tuple[str, str]:

@@ -258,18 +258,14 @@ def _groups(before: _Nodes, after: _Nodes, links: Mapping[str, Sequence[str]]) -
     the same line that nothing links either, and else to what else became of the line, if that is
     one group.
     """
-    parents: dict[int, int] = {}
-
-    def group(node: StageNode) -> int:
-        number = id(node)  # two nodes can be equal
-        while number in parents:
-            number = parents[number]
-        return number
+    # By identity: two nodes can be equal.
+    groups = {id(node): [id(node)] for node in (*before, *after)}
 
     def join(node: StageNode, other: StageNode) -> None:
-        first, second = group(node), group(other)
-        if first != second:
-            parents[second] = first
+        first, second = groups[id(node)], groups[id(other)]
+        if first is not second:
+            first += second
+            groups.update(dict.fromkeys(second, first))
 
     by_name = {node.name: node for node in after}
     mapped = [
@@ -297,13 +293,13 @@ def _groups(before: _Nodes, after: _Nodes, links: Mapping[str, Sequence[str]]) -
     for line, nodes in left.items():
         in_line = before_at.get(line, [])
         free = [node for node in in_line if id(node) not in linked]
-        if free or len({group(node) for node in in_line}) == 1:
+        if free or len({id(groups[id(node)]) for node in in_line}) == 1:
             for node in (*free, *nodes):
                 join((free or in_line)[0], node)
     members: dict[int, _Group] = {}
     for side, of_side in enumerate((before, after)):
         for node in of_side:
-            members.setdefault(group(node), ([], []))[side].append(node)
+            members.setdefault(id(groups[id(node)]), ([], []))[side].append(node)
     return members.values()
 
 
