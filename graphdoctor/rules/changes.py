@@ -21,6 +21,7 @@ from graphdoctor.rules.toolkit import (
     RecompileRule,
     RecordingRule,
     RecordingView,
+    by_hand,
     call_fix,
     code_fix,
     counted,
@@ -460,15 +461,16 @@ class GrowingContainer(RecompileRule, code="GD218"):
         return f"{by} adds to {' and '.join(grown)} in each call"
 
     def fixes(self, group: RecompileGroup) -> Fixes:
-        yield code_fix(
+        yield by_hand(
             f"Return the value, and add it to `{_container(group.first.expression)}` where the"
             " function is called, with `.detach()` if it is a tensor whose gradient isn't needed"
-            " there"
+            " there",
+            "it changes what the function returns and the code that calls it",
         )
         line = group.first.guard_location
         if line is not None and re.search(r"append|extend|insert|\+=", line.text or ""):
             last_few = "Keep the last few in a `deque(maxlen=…)` that such values fill before the"
-            yield code_fix(f"{last_few} first call")
+            yield by_hand(f"{last_few} first call", "how many to keep is for you to say")
 
 
 def _adds(change: GuardChange) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from graphdoctor.facts.fixes import Fix, FixKind, SnippetPlace, Unguarded
+from graphdoctor.facts.fixes import Fix, FixKind, SnippetPlace, Unguarded, because
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import Setting
 from graphdoctor.facts.stack import StackEntry
@@ -65,6 +65,11 @@ call_fix = partial(_fix, "call")
 """A change of how the target is compiled and called."""
 config_fix = partial(_fix, "config")
 """A change of torch's configuration."""
+
+
+def by_hand(title: str, why: str) -> Fix:
+    """Return a change of source that nothing but a person can write, and why."""
+    return code_fix(title, reasons=(because("declined", why),))
 
 
 # Changes of a line.

@@ -595,6 +595,11 @@ def test_a_container_grows_where_its_own_line_adds_to_it():
         ] * len(cases)
 
 
+def test_what_only_a_person_can_write_says_so():
+    (grows,) = findings(filled(SEEN, "self.seen.append(x.sum())", "0", "1"))
+    assert [[reason.kind for reason in fix.reasons] for fix in grows.fixes] == [["declined"]] * 2
+
+
 def test_sizes_0_and_1_are_not_dynamic():
     """Sizes 3, 2, 1 and 0: making the dim dynamic saves one recompile, not two."""
     steps = [("3", "2"), ("1", "0")]
