@@ -22,7 +22,14 @@ from graphdoctor.facts.fixes import (
 from graphdoctor.facts.stack import parsed
 from graphdoctor.fixes.patch import Candidate, Options
 from graphdoctor.fixes.trials import State, Trial, Trials
-from graphdoctor.fixes.verdicts import BREAK, SKIPPED_FRAME, Judgment, ProgramChange, Reasons
+from graphdoctor.fixes.verdicts import (
+    BREAK,
+    SKIPPED_FRAME,
+    Judgment,
+    ProgramChange,
+    Reasons,
+    is_still_there,
+)
 from graphdoctor.trials.program import Program
 
 _APPLICABLE = WORKING | {"moved"}
@@ -288,19 +295,19 @@ class TrialLog:
         rest = list(findings)
         for finding in left:
             line = self._place(finding, best.program)[1]
-            same = [
-                other
+            # Another rule may name the same recompiles: a changed value tells. Of equal lines, the
+            # one that is still there; the fingerprint says only which of them comes first.
+            same = {
+                (
+                    other.code != finding.code,
+                    abs(other.location.line - line),
+                    other.fingerprint != finding.fingerprint,
+                ): other
                 for other in rest
-                if other.fingerprint == finding.fingerprint or _cause(other) == _cause(finding)
-            ]
+                if is_still_there(other, finding) or _cause(other) == _cause(finding)
+            }
             if same:
-                # Of equal lines, the one that is still there; the fingerprint says only which of
-                # them comes first.
-                distances = [
-                    (abs(other.location.line - line), other.fingerprint != finding.fingerprint)
-                    for other in same
-                ]
-                rest.remove(dict(zip(distances, same, strict=True))[min(distances)])
+                rest.remove(same[min(same)])
         applied = self._applied(best.fixes)
         for finding in rest:
             place = (finding.fingerprint, finding.location.line)

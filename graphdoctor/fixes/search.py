@@ -119,9 +119,9 @@ def search(
         result = searching.run(check) if patch is None else searching.run_patch(patch)
     except KeyboardInterrupt:
         replays.cancel()
-        if (found := searching.interrupted()) is None:
+        if (partial_result := searching.interrupted()) is None:
             raise
-        result = found
+        result = partial_result
     finally:
         replays.close()
     write_fact(result.treatment, folder / FIXES_FILE)
@@ -698,9 +698,9 @@ def first_failing(
         parts = width + 1
         middle = {held + (failing - held) * part // parts for part in range(1, parts)}
         asked = sorted(middle - {held}) or [held + 1]
-        for number, found in zip(asked, examine(asked), strict=True):
-            if found is not None:
-                failing, fault = number, found
+        for number, objection in zip(asked, examine(asked), strict=True):
+            if objection is not None:
+                failing, fault = number, objection
                 break
             held = number
     return failing - 1, fault

@@ -273,8 +273,8 @@ class ProgramChange:
         if (now.frames_over_limit, now.recompiles) >= (was.frames_over_limit, was.recompiles):
             return "no effect", (progress,)
         findings = self._after.diagnosis.findings
-        counts = {finding.fingerprint: finding.count for finding in findings}
-        if counts.get(target.fingerprint, 0) >= target.count:
+        counts = [other.count for other in findings if is_still_there(target, other)]
+        if max(counts, default=0) >= target.count:
             return "no effect", (because("but", progress, because("cause_stays")),)
         return "verified", (progress,) if now.recompiles else ()
 
@@ -309,6 +309,26 @@ class ProgramChange:
 def is_break(finding: Finding | TriedFix | LeftFinding) -> bool:
     """Tell if it is about a site at which torch breaks."""
     return finding.code.startswith(BREAK) and finding.code != SKIPPED_FRAME
+
+
+def is_still_there(finding: Finding, other: Finding) -> bool:
+    """Tell if another program's finding is the same, also under the code of another rule: of
+    recompiles, one of the same function for the same value.
+    """
+    if other.fingerprint == finding.fingerprint:
+        return True
+    return not _recompiled_values(finding).isdisjoint(_recompiled_values(other))
+
+
+def _recompiled_values(finding: Finding) -> set[tuple[str | None, ...]]:
+    """Collect the values that made torch recompile a function; empty for other findings."""
+    # A class before the function's name is known only while the file is as it was.
+    place, is_recompile = finding.location, finding.code.startswith(RECOMPILE)
+    function = place.function.rpartition(".")[2]
+    return {
+        (place.file, function, change.kind, change.source, change.expression)
+        for change in (finding.changes if is_recompile else ())
+    }
 
 
 def _breaks(observed: Observed) -> Iterator[Finding]:

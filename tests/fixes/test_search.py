@@ -894,3 +894,21 @@ def test_as_many_trials_run_as_there_are_cores_and_memory(
     request = Request(spec, TargetText("model.py", None, None, is_call=False))
     ended = ProbeExit(status=0, reason="finished", peak_memory_bytes=peak)
     assert engine.default_jobs(request, recording(ended=ended)) == expected
+
+
+def test_a_recompile_that_another_rule_names_now_is_not_gone(patient):
+    appends = entry(12, "self.history.append(y.mean().item())")
+    length = change("length", "len(self.history)", "0", "1", source="L['self'].history")
+
+    def world(fixes: Fixes) -> Recording:
+        # Of a file that an edit changed, nobody knows the line's text.
+        place = appends.replace(text=None) if "a" in fixes else appends
+        cause = length.replace(guard_location=place)
+        recompiles = (recompiled(f"0/{number}", cause, call=number + 1) for number in (1, 2))
+        broken_at = () if "a" in fixes else (3,)
+        return runs(*broken_at).replace(compiles=(compiled(), *recompiles))
+
+    treatment = patient(world, {"GD101:3": known("a")}).treated().treatment
+    assert told(treatment.tried) == [("a", "verified", 1, True)]
+    assert [left.code for left in treatment.left] == ["GD215"]
+    assert treatment.gone == (treatment.tried[0].fingerprint,)

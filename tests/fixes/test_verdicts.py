@@ -15,7 +15,17 @@ from graphdoctor.fixes.verdicts import Judgment, ProgramChange, reads_from
 from graphdoctor.trials.judge import Observed, Untouched
 from graphdoctor.views.reasons import reasons_text
 from tests.each import for_each
-from tests.factories import FILE, ROOT, diagnosed, entry, graph, recompiled, record, recording
+from tests.factories import (
+    FILE,
+    ROOT,
+    change,
+    diagnosed,
+    entry,
+    graph,
+    recompiled,
+    record,
+    recording,
+)
 
 BEFORE = b"def forward(x):\n    y = x.sin()\n    print(y)\n    if y.sum() > 0:\n        y = y * 2\n    return y\n"
 AFTER = BEFORE.replace(
@@ -271,3 +281,24 @@ def test_a_cuda_graph_that_costs_recompiles_is_worse():
     facts = after.recording.replace(compiles=(*after.recording.compiles, *compiles))
     after = Observed(facts, diagnosed(facts))
     assert recorded_with(graphed(0, SKIP), after)[0] == "makes it worse"
+
+
+def test_a_recompile_that_another_rule_names_now_stays() -> None:
+    appends = entry(12, "self.history.append(y)")
+    length = change("length", "len(self.history)", "0", "1", source="L['self'].history")
+    causes = [
+        length.replace(guard_location=appends.replace(text=text)) for text in (appends.text, None)
+    ]
+    size = recompiled("0/3", change())
+    before, after = (
+        recording(compiles=(recompiled("0/1", cause), recompiled("0/2", cause), *rest))
+        for cause, rest in zip(causes, ((size,), ()), strict=True)
+    )
+    observed = [
+        Observed(facts.replace(replay=Replay(compared={"eager": SAME})), diagnosed(facts))
+        for facts in (before, after)
+    ]
+    targets = {finding.code: finding for finding in observed[0].diagnosis.findings}
+    whole = ProgramChange(*observed, {}, ROOT)
+    assert whole.judge(targets["GD218"], Untouched()).verdict == "no effect"
+    assert whole.judge(targets["GD202"], Untouched()).verdict == "verified"
