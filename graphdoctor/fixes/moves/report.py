@@ -217,8 +217,9 @@ class _Logged(_Text):
     """Whether the format is filled in without values, too."""
 
     def _add_value(self, value: BaseExpression, mark: str) -> None:
-        if isinstance(value, BaseNumber) and not mark:
-            self.literal(self.source.code(value))
+        if isinstance(value, BaseNumber):
+            number = value.evaluated_value  # type: ignore[attr-defined]
+            self.literal(f"%{mark[1:]}" % number if mark else self.source.code(value))
             return
         is_size = re.fullmatch(r".*\.shape\[-?\d+\]|len\(.*\)", self.source.code(value)) is not None
         kind = "int" if is_size else "torch.Tensor"
@@ -522,6 +523,8 @@ def _literal(source: SourceFile, value: BaseExpression) -> str | None:
             return "float"
         case Call() if source.dotted_name(value) == "builtins.int":
             return "int"
+        case _ if source.read_of(value, _READS) is not None:
+            return "float"
     return None
 
 
