@@ -216,6 +216,8 @@ class Trials:
         self._untouched_name = UNTOUCHED
         self._eager_again: Recording | None = None
         self._is_settled, self._settling = False, threading.Lock()
+        self._is_torch_known = False
+        """Whether it's known what torch.compile makes of the untouched program on other inputs."""
         self._timing_numbers, self._pair_numbers = count(1), count(1)
         self._numbers: dict[Program, int] = {}
         self.has_tried = False
@@ -257,7 +259,7 @@ class Trials:
             self.notes.append(because("not_repeatable", failure_of(untouched)))
             return None
         self._eager_again = again
-        self._limit(recorded.recording.exit, untouched.exit)
+        self._limit(recorded.recording.exit, again.exit, untouched.exit)
         is_known = eager.exit.reason == again.exit.reason == "finished"
         if not is_known:
             is_first = eager.exit.reason != "finished"
@@ -275,7 +277,7 @@ class Trials:
         """Return the sizes equal to numbers that the host needs; empty before the untouched program
         ran.
         """
-        return self.replays.equal_sizes(self._untouched_name)
+        return self.replays.equal_sizes(_EAGER_AGAIN)
 
     def reference_beside(self, untouched: Recording) -> Untouched:
         """Compare results where the untouched program was compiled with another backend."""
@@ -289,6 +291,7 @@ class Trials:
 
     def _repeat(self, *names: str, coverage: bool = False) -> list[Recording]:
         def run(name: str) -> Recording:
+            is_second = name == self._second[1]
             return self.replays.replay(
                 Program(),
                 name,
@@ -298,14 +301,16 @@ class Trials:
                 earlier=name.removesuffix(AGAIN) if name in self._second else None,
                 coverage=coverage,
                 backend=self.trial_backend,
-                attacks=name if name == self._untouched_name else None,
+                # Beside the run that compiles.
+                attacks=_EAGER_AGAIN if name == _EAGER_AGAIN or is_second else None,
+                keeps_compiled=is_second,
             )
 
         return self.replays.in_parallel(run, names, jobs=self.jobs)
 
     def settle(self) -> None:
-        """Learn what rounding is and run the untouched program again; once, and only if results
-        differ.
+        """Learn what rounding is and run the untouched program again, on other inputs, too; once,
+        and only if results differ.
         """
         with self._settling:
             if self._is_settled:
@@ -324,6 +329,7 @@ class Trials:
             is_finished = again.exit.reason == untouched.exit.reason == "finished"
             is_known = self.reference.is_known and is_finished
             self.reference = Untouched.seen(again, untouched, is_known=is_known)
+            self._is_torch_known = True
 
     def _limit(self, *untouched: ProbeExit) -> None:
         setup = self.replays.setup
@@ -366,8 +372,14 @@ class Trials:
         if program in self._observed:
             return self._observed[program]
 
+        is_torch_known = self._is_torch_known
+
         def is_settled(first: Recording) -> bool:
             verdict, _ = self.reference.judge(first)
+            attacked = first.replay and first.replay.attacked
+            if attacked and attacked.failure:
+                # No run of the untouched program explains what differs without torch.compile.
+                return is_torch_known or not attacked.failure.is_compiled
             is_unprovable = verdict == "unproven" and bool(self.reference.unprovable)
             is_held = holds(verdict, drops_output=drops_output)
             return not self.reference.is_known or is_held or is_unprovable
@@ -381,7 +393,7 @@ class Trials:
                 earlier=earlier,
                 coverage=True,
                 backend=self.trial_backend,
-                attacks=self._untouched_name,
+                attacks=_EAGER_AGAIN,
                 redraws=redraws,
             )
 
@@ -420,7 +432,7 @@ class Trials:
             judged = replace(judged, verdict="verified", reasons=())
         for way, path, line in fix.needs:
             original = self.original_line(trial.state.program, str(path), line)
-            lines = self.replays.lines(self._untouched_name, way)
+            lines = self.replays.lines(_EAGER_AGAIN, way)
             lines |= set(attacked.reached) if attacked and way == "reached" else set()
             if (str(path), original) not in lines:
                 reason = because(_MISSED[way], original)
@@ -440,7 +452,7 @@ class Trials:
         """Find where an edit of the untouched program changes functions in lines that nothing ran,
         and whether nothing ran any that it changes.
         """
-        run = self.replays.lines(self._untouched_name, "reached")
+        run = self.replays.lines(_EAGER_AGAIN, "reached")
         parts = [(edit.path, *part) for edit in fix.edits for part in changed_in_functions(edit)]
         missed = [
             f"{relative(str(path), self.root)}:{first}"

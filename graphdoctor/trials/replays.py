@@ -117,13 +117,15 @@ class Replays:
         is_counted: bool = True,
         attacks: str | None = None,
         redraws: bool = False,
+        keeps_compiled: bool = False,
         locate_s: float | None = None,
         located: Compared = "values",
         has_forms: bool = False,
         is_fresh_compiled: bool = False,
     ) -> Recording:
         """Make the calls once; ``attacks``: then on inputs that the untouched program's replay of
-        this name chose, where ``redraws`` allows draws for more rows. ``locate_s``: name the first
+        this name chose, where ``redraws`` allows draws for more rows, and ``keeps_compiled`` is for
+        what torch.compile makes of the untouched program on them. ``locate_s``: name the first
         operation of a graph that is wrong, for so many seconds from the first call on;
         ``located``: by what of its results.
 
@@ -144,7 +146,8 @@ class Replays:
         if attacks is not None:
             folder_of = str(self._folder / attacks / _ATTACKS)
             edited = {"is_reference": attacks == name, "is_edited": bool(program.content)}
-            plan["attacks"] = {"folder": folder_of, "redraws": redraws, **edited}
+            edited |= {"redraws": redraws, "keeps_compiled": keeps_compiled}
+            plan["attacks"] = {"folder": folder_of, **edited}
         if locate_s is not None:
             plan["locate"] = {"limit_s": locate_s, "what": located}
         if not is_counted:

@@ -170,18 +170,21 @@ def attacked(
     model.write_text(texts[0])
     request = Request.of(RunSpec(target=f"{model}:Net", backend="eager"))
     with Replays(request, folder / "replays", setup) as replays:
-        found: list[Any] = []
-        for name, program in (
-            ("untouched", Program()),
-            ("edited", Program({model: texts[1].encode()})),
-        ):
+
+        def replayed(program: Program, name: str, **keeps: bool) -> Any:
             recording = replays.replay(
-                program, name, attacks="untouched", backend="eager", redraws=redraws
+                program, name, attacks="untouched", backend="eager", redraws=redraws, **keeps
             )
             assert recording.exit.reason == "finished", recording.exit.message
             assert recording.replay is not None
-            found.append(recording.replay.attacked)
-    return found[0], found[1]
+            return recording.replay.attacked
+
+        changed = Program({model: texts[1].encode()})
+        untouched, edited = replayed(Program(), "untouched"), replayed(changed, "edited")
+        if edited.failure is not None and edited.failure.is_compiled:
+            replayed(Program(), "untouched-again", keeps_compiled=True)
+            edited = replayed(changed, "edited-again")
+    return untouched, edited
 
 
 @pytest.mark.parametrize("name", CASES)

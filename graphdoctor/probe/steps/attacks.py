@@ -2,8 +2,9 @@
 
 An attack is a sequence of calls from the state that the program began with: the attack and a call
 with another batch, or the same after one of the program's own. ``Attacking`` makes them of the
-untouched program, which decides what is worth making and keeps its results, without torch.compile
-and with it; then of an edited one. Left out is what the untouched program refuses itself, other
+untouched program, which decides what is worth making and keeps its results without torch.compile;
+then of an edited one; and of the untouched program with torch.compile, which takes long, only where
+a compiled program differed. Left out is what the untouched program refuses itself, other
 than by its own ``raise`` or ``assert``. A difference that it has under torch.compile too isn't the
 edit's, nor is what differs when it makes the same calls again. Gradients aren't compared where an
 attack leaves nothing to learn from: the untouched program's outputs or parameters aren't finite.
@@ -128,6 +129,7 @@ class Attacking:
         self._folder = Path(plan["folder"])
         self._is_reference, self._is_edited = bool(plan["is_reference"]), bool(plan["is_edited"])
         self._redraws = bool(plan["redraws"])
+        self._keeps_compiled = bool(plan["keeps_compiled"])
         self._calls: list[Call] = []
         self._state = State(None)
         self._arguments: list[Arguments] = []
@@ -166,13 +168,27 @@ class Attacking:
                 calls = [FreshCopies().call(call) for call in self._calls]
                 self._arguments = [Arguments(call, function) for call in calls]
                 self._variants = list(self._arguments[0].attacks())
-                attacked = self._keep_reference() if self._is_reference else self._attack()
+                attacked = self._attacked()
         except Exception as error:  # noqa: BLE001 - an extra, whose failure must not lose the trial
             name = type_name(error)
             events.gap("attacks", f"Other inputs were not tried: making them raised {name}.")
             return
         if attacked is not None:
             events.write("attacked", attacked)
+
+    def _attacked(self) -> Attacked | None:
+        if self._is_reference:
+            return self._keep_reference()
+        try:
+            plan = json.loads((self._folder / ATTACKS_FILE).read_text(encoding="utf-8"))
+        except OSError:
+            return None
+        if not self._keeps_compiled:
+            return self._attack(plan)
+        for number, attack in _numbered(plan):
+            if attack.is_compiled:
+                self._results(attack, number, is_eager=False).save(self._compiled_path(number))
+        return None
 
     def _few_threads(self) -> AbstractContextManager[None]:
         """Compute small programs with one thread."""
@@ -300,7 +316,6 @@ class Attacking:
         """How many calls took each step."""
         own_arcs: frozenset[Any] = frozenset()
         forced = {}
-        torch_kinds: set[ResultKind] = set()
         # Each trial makes the program's own calls anyway; these show what they reach.
         for at, call in enumerate(self._calls):
             arcs: Arcs = Counter()
@@ -334,10 +349,6 @@ class Attacking:
             if attack.forced is not None or eager.draws_random:
                 self._results(attack, number, is_alike=True).save(self._alike_path(number))
             eager.save(self._folder / f"{number}-eager.pt")
-            if attack.is_compiled:
-                compiled = self._results(attack, number, is_eager=False)
-                torch_kinds |= _differences(compiled, eager).keys()
-                compiled.save(self._folder / f"{number}-compiled.pt")
             index.append({"number": number, **asdict(attack)})
             whole_count += not _void_gradients(eager, is_finite=is_finite)
         kept = {
@@ -352,7 +363,7 @@ class Attacking:
             "is_finite": is_finite,
         }
         (self._folder / ATTACKS_FILE).write_text(json.dumps(kept), encoding="utf-8")
-        return Attacked(count=whole_count, torch_kinds=tuple(sorted(torch_kinds)))
+        return Attacked(count=whole_count)
 
     def _accepted(self, attack: _Attack, number: int, arcs: Arcs) -> Results | None:
         """Make an attack of the untouched program, as far as it accepts it; None if it refuses the
@@ -372,12 +383,8 @@ class Attacking:
 
     # A changed one.
 
-    def _attack(self) -> Attacked | None:
+    def _attack(self, plan: Mapping[str, Any]) -> Attacked:
         """Make the same calls of a changed program, until one gives something else."""
-        try:
-            plan = json.loads((self._folder / ATTACKS_FILE).read_text(encoding="utf-8"))
-        except OSError:
-            return None
         torch_kinds = set()
         dropped: dict[ResultKind, Difference] = {}
         exceptions = []
@@ -411,15 +418,18 @@ class Attacking:
             # Compiled, an edit draws as many numbers as it does without.
             differing = differences(mine, redrawn_results.get(number, eager))
             excused = set()
-            if differing and not is_eager:
-                compiled = Results.load(self._folder / f"{number}-compiled.pt")
+            # Whether torch.compile changes that by itself may not be known yet.
+            is_known = is_eager or self._compiled_path(number).exists()
+            if differing and not is_eager and is_known:
+                compiled = Results.load(self._compiled_path(number))
                 excused = differing.keys() & differences(compiled, eager).keys()
                 excused |= differing.keys() - differences(mine, compiled).keys()
                 torch_kinds |= excused - unstable
             for kind, difference in differing.items():
                 if kind in unstable or kind in excused:
                     continue
-                if not is_eager and kind in MESSAGES and difference.change == "fewer":
+                is_dropped = kind in MESSAGES and difference.change == "fewer"
+                if is_dropped and not is_eager and is_known:
                     dropped.setdefault(kind, difference)
                     continue
                 both = (eager.raised, mine.raised) if eager.raised and mine.raised else None
@@ -435,7 +445,7 @@ class Attacking:
                     redrawn_results[number] = mine
                     break
                 # Compiled code raises as it can, which is said; eager mode as before.
-                if both is None or is_eager:
+                if both is None or is_eager or not is_known:
                     return Attacked(count=count, is_edited=self._is_edited, failure=failure)
                 exceptions.append(failure)
         return Attacked(
@@ -456,6 +466,9 @@ class Attacking:
         return self._redraws and self._is_same_alike(
             self._results(attack, number, is_alike=True), number
         )
+
+    def _compiled_path(self, number: int) -> Path:
+        return self._folder / f"{number}-compiled.pt"
 
     def _alike_path(self, name: int | str) -> Path:
         return self._folder / f"{name}-alike.pt"

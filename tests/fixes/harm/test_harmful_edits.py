@@ -65,6 +65,10 @@ def judged(folder: Path, setup: Setup, text: str) -> tuple[str, str]:
         )
         references = {EAGER: EAGER, "untouched": "untouched"}
         after = replays.replay(edited, "edited", references=references, attacks="untouched")
+        attacked = after.replay and after.replay.attacked
+        if attacked and attacked.failure and attacked.failure.is_compiled:
+            replays.replay(Program(), "again", attacks="untouched", keeps_compiled=True)
+            after = replays.replay(edited, "edited-2", references=references, attacks="untouched")
         for recording in (eager, untouched):
             assert recording.exit.reason == "finished", recording.exit.message
         if after.exit.reason != "finished":
