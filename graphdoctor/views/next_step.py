@@ -47,6 +47,11 @@ def after_run(
 
 def _after_script(diagnosis: Diagnosis, *, is_within_limits: bool) -> str | Done:
     recording, target = diagnosis.recording, diagnosis.recording.target
+    if recording.exit.reason == "finished" and recording.exit.status and not recording.compiles:
+        status = recording.exit.status
+        return Done(
+            f"the script ended with status {status} before it compiled anything: its output says why"
+        )
     if target.model is not None and not recording.compiles:
         return _explain(target.model) or _NAMELESS
     if page := explained(finding.code for finding in diagnosis.findings):

@@ -279,6 +279,17 @@ NOT_THERE = recording().replace(
 )
 
 
+def test_a_script_that_refuses_its_arguments_is_not_explained() -> None:
+    script = TargetInfo(text="train.py -v", kind="script", model="train.py:Net")
+    ended = NOT_THERE.replace(target=script, is_partial=False)
+    refused = ended.replace(exit=ProbeExit(status=2, reason="finished"))
+    assert after_run(diagnosed(refused)) == Done(
+        "the script ended with status 2 before it compiled anything: its output says why"
+    )
+    whole = ended.replace(exit=ProbeExit(status=0, reason="finished"))
+    assert after_run(diagnosed(whole)) == "graphdoctor explain train.py:Net"
+
+
 @for_each(
     "facts, again",
     [
