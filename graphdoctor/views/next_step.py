@@ -50,7 +50,8 @@ def _after_script(diagnosis: Diagnosis, *, is_within_limits: bool) -> str | Done
     if recording.exit.reason == "finished" and recording.exit.status and not recording.compiles:
         status = recording.exit.status
         return Done(
-            f"the script ended with status {status} before it compiled anything: its output says why"
+            f"the script ended with status {status} before it compiled anything:"
+            " its output says why"
         )
     if target.model is not None and not recording.compiles:
         return _explain(target.model) or _NAMELESS
