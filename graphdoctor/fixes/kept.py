@@ -28,7 +28,7 @@ from graphdoctor.trials.launch.store import Store
 from graphdoctor.trials.launch.unchanged import Change, first_change, surroundings_of
 
 _FILE = "verified.json"
-_FORMAT = 6
+_FORMAT = 7
 _MAX_LOOKED_AT = 20
 _TARGET = ("file", "module", "name", "is_call")
 _MEASURED = ("coverage", "guard_cost", "lanes", "reads")
@@ -62,7 +62,7 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
         replays = sorted((recording / FIXES_FOLDER).iterdir())
         seen = surroundings_of(recording, replays, interpreter=setup.interpreter)
         # What is edited must be what was run.
-        seen |= {
+        edited = {
             name: "edited"
             for edit in result.changes
             if seen.get(name := f"file {edit.path}") != _digest(edit.before)
@@ -72,7 +72,7 @@ def keep(request: Request, recording: Path, result: SearchResult, setup: Setup) 
                 "format": _FORMAT,
                 "asked": _asked(request, treatment.choices),
                 "time_s": time.time(),
-                "surroundings": seen,
+                "surroundings": {**edited, **seen, **edited},
                 "changes": [
                     [
                         str(change.path),

@@ -10,9 +10,12 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -20,8 +23,19 @@ from graphdoctor import version
 from graphdoctor.probe.wire import READS_FILE, REQUEST_FILE
 from graphdoctor.trials.launch.ownership import keyed_digest
 
+_OURS = Path(version.__file__).parent
 _MAX_HASHED_BYTES = 32 * 2**20
+_MAX_READ_BYTES = 2**20
+"""Of one file that could name a module."""
+
 _IMPORTED = (".py", ".pyc", ".so", ".pth", ".egg-link", ".dylib", ".zip")
+_WORD = re.compile(r"[^\W\d]\w*")
+_LISTING = {
+    *("find_spec", "import_module", "iter_modules", "run_module", "run_path", "walk_packages"),
+    *("__import__", "fwalk", "glob", "iglob", "iterdir", "listdir", "rglob", "scandir", "walk"),
+}
+"""Words of programs that may use a file whose name nothing says."""
+
 _SHELL_VARIABLES = frozenset({"_", "OLDPWD", "PWD", "SHLVL", "COLUMNS", "LINES"})
 """What a shell sets by itself, and changes from command to command."""
 
@@ -67,9 +81,10 @@ def surroundings_of(
     read = {name: {str(item) for run in runs for item in run[name]} for name in first}
     states: dict[str, str | None] = {f"{kind} ": _UNKNOWN for kind in sorted(read["unseen"])}
     states |= {f"folder {Path.cwd()}": "", f"interpreter {interpreter}": ""}
-    below = tuple(f"{prefix}/lib/" for prefix in read["prefix"])
+    below = tuple(f"{prefix}/lib/" for prefix in sorted(read["prefix"]))
+    states |= {f"below {folder}": "" for folder in below}
     # Our own code makes the verdicts.
-    files = read["files"] | {str(path) for path in Path(version.__file__).parent.rglob("*.py")}
+    files = read["files"] | {str(path) for path in _OURS.rglob("*.py")}
     files.add(os.path.realpath(shutil.which(interpreter) or interpreter))
     files.update(str(path) for prefix in read["prefix"] for path in Path(prefix).glob("pyvenv.cfg"))
     files = _outside(files, recording)
@@ -86,13 +101,15 @@ def surroundings_of(
         state = _file_state(file, is_hashed=not file.startswith(below))
         is_sure = state is not None and _is_older(file, since_ns)
         states[f"file {file}"] = state if is_sure else _UNKNOWN
-    states |= {f"modules {folder}": _modules(folder) for folder in sorted(folders)}
+    names = _NamesInUse(files | missing, folders, below)
+    states |= {f"modules {folder}": _modules(folder, names) for folder in sorted(folders)}
     return states | {f"variable {name}": keyed_digest(os.environ[name]) for name in _variables()}
 
 
 def first_change(before: Surroundings, *, interpreter: str) -> Change | None:
     """Find what a run would find otherwise now; None for nothing."""
     new = (f"variable {name}" for name in _variables())
+    names = _NamesInUse(*(_named(before, kind) for kind in ("file", "modules", "below")))
     for item in dict.fromkeys((*before, *new)):
         kind, _, name = item.partition(" ")
         was = before.get(item)
@@ -105,7 +122,9 @@ def first_change(before: Surroundings, *, interpreter: str) -> Change | None:
             case "file":
                 now = _file_state(name, is_hashed=was is None or " " not in was)
             case "modules":
-                now = _modules(name)
+                now = _modules(name, names)
+            case "below":
+                now = ""
             case "variable" if name in os.environ:
                 now = keyed_digest(os.environ[name])
         if now != was or (kind == "variable" and now is None):
@@ -157,19 +176,80 @@ def _is_older(file: str, since_ns: int) -> bool:
     return False
 
 
-def _modules(folder: str) -> str | None:
-    """Digest the names of the modules in a folder."""
+class _NamesInUse:
+    """Tells what the name of a new module can mean to a program.
+
+    Args:
+        files: What it read.
+        folders: Where it looks for modules.
+        below: What paths of installed files begin with.
+    """
+
+    def __init__(self, files: Iterable[str], folders: Iterable[str], below: Iterable[str]) -> None:
+        self._files, self._folders, self._below = files, folders, tuple(below)
+
+    def is_installed(self, folder: str) -> bool:
+        """Tell if a folder is the environment's: packages look there for each other."""
+        return f"{folder}/".startswith(self._below)
+
+    @cached_property
+    def _names(self) -> set[str] | None:
+        """Collect the names of modules that the program may look for; None if it may be any: words
+        of its own files, and what a new module would hide.
+        """
+        names = set[str]()
+        for file in self._files:
+            if file.startswith((*self._below, f"{_OURS}{os.sep}")):
+                continue
+            names.add(_stem(Path(file).name))
+            with contextlib.suppress(OSError), Path(file).open("rb") as content:
+                text = content.read(_MAX_READ_BYTES)
+                if b"\0" not in text:  # else the modules that it names were imported
+                    if content.read(1):
+                        return None
+                    names.update(_WORD.findall(text.decode("utf-8", "replace")))
+        if names & _LISTING:
+            return None
+        names |= {*sys.stdlib_module_names, "sitecustomize", "usercustomize"}
+        for folder in filter(self.is_installed, self._folders):
+            names.update(map(_stem, _entries(folder) or ()))
+        return names
+
+    def has(self, entry: str) -> bool:
+        """Tell if the program may look for an entry of a folder of its own."""
+        is_module = entry.endswith((".py", ".pyc", ".so")) or "." not in entry
+        return not is_module or self._names is None or _stem(entry) in self._names
+
+
+def _stem(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _named(surroundings: Surroundings, kind: str) -> list[str]:
+    return [item.partition(" ")[2] for item in surroundings if item.startswith(f"{kind} ")]
+
+
+def _entries(folder: str) -> list[str] | None:
+    """List what Python could import from a folder; None if there is none."""
     try:
         with os.scandir(folder) as entries:
-            names = sorted(
+            return sorted(
                 entry.name
                 for entry in entries
                 if (entry.name.endswith(_IMPORTED) or entry.is_dir())
                 and not entry.name.startswith((".", "__pycache__"))
             )
     except OSError:
+        return None
+
+
+def _modules(folder: str, names: _NamesInUse) -> str | None:
+    """Digest the names of the modules in a folder that the program may look for."""
+    if (entries := _entries(folder)) is None:
         return "file" if Path(folder).is_file() else None
-    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape")).hexdigest()
+    if not names.is_installed(folder):
+        entries = list(filter(names.has, entries))
+    return hashlib.sha256("\0".join(entries).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _variables() -> Iterator[str]:

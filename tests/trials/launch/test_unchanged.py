@@ -32,6 +32,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
         (folder / "package").mkdir(parents=True)
         for name in ("model.py", "package/helper.py", "data.csv"):
             (folder / name).write_text(name)
+        (folder / "model.py").write_text("import package.helper, csv_reader")
         installed = folder / INSTALLED
         (installed / "torch-2.13.dist-info").mkdir(parents=True)
         (installed / "torch.py").write_text("version")
@@ -131,6 +132,20 @@ CHANGES: dict[str, tuple[Callable[[Path], object], tuple[str, str] | None]] = {
         lambda project: (project / "random.py").write_text(""),
         ("modules", ""),
     ),
+    "a module that a file of the program names": (
+        lambda project: (project / "csv_reader.py").write_text(""),
+        ("modules", ""),
+    ),
+    "a module with the name of an installed one": (
+        lambda project: (project / "torch").mkdir(),
+        ("modules", ""),
+    ),
+    "a module that nothing names": (lambda project: (project / "notes.py").write_text(""), None),
+    "a folder that nothing names": (lambda project: (project / "figures").mkdir(), None),
+    "a module beside the program's that nothing names": (
+        lambda project: (project / "package" / "notes.py").write_text(""),
+        None,
+    ),
     "a folder of modules that appears": (
         lambda project: (project / "../site").mkdir(),
         ("modules", "../site"),
@@ -151,6 +166,15 @@ def test_each_change_is_found(make):
             else Change(expected[0], str((project / expected[1]).resolve()))
         )
         assert seen_change == expected_change, case
+
+
+def test_any_new_module_counts_where_the_program_lists_folders_or_reads_much(make):
+    for text in ("os.listdir('.')", "import_module(name)", "word " * 2**18):
+        project = make()
+        (project / "model.py").write_text(text)
+        time.sleep(0.02)
+        seen_change = change_after(project, lambda at=project: (at / "notes.py").write_text(""))
+        assert seen_change == Change("modules", str(project)), text[:20]
 
 
 def change_after(project: Path, change: Callable[[], object], **more: Any) -> Change | None:
