@@ -152,6 +152,7 @@ ReasonKind = Literal[
     "unstable_in_eager",
     "differs_without_fix",
     "zero_gradients",
+    "retyped",
     "redraws",
     "redraws_own",
     "drops_lines",

@@ -128,6 +128,9 @@ class Comparison(Fact):
     zero_gradients: tuple[str, ...] = ()
     """Gradients that are 0 where the reference has none; no difference, unless an optimizer makes
     one."""
+    retyped: Difference | None = None
+    """The first number of the state that is kept as a tensor of the same value; what reads it there
+    must take a tensor. None if there is none, and in older recordings."""
     note: str | None = None
     """Values that couldn't be compared, and the reason."""
 

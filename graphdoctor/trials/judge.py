@@ -197,6 +197,8 @@ class Untouched:
             notes.append(because("message", eager.note))
         if eager.zero_gradients:
             notes.append(because("zero_gradients", *eager.zero_gradients))
+        if eager.retyped is not None:
+            notes.append(because("retyped", eager.retyped))
         if attacked is not None and attacked.redrawn is not None:
             notes.append(because("redraws", attacked.redrawn.text))
         elif redrawn:

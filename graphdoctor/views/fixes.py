@@ -202,6 +202,9 @@ def _together(treatment: Treatment, after: Counts) -> Iterator[Block]:
     yield Note(text, "dim", show="always" if differs or compared is None else "long")
     if same := words.same_text(compared, treatment.attacked):
         yield Note(f"{_capitalized(same)}.", "dim")
+    if compared is not None and compared.retyped is not None:
+        kept = _difference(compared.retyped)
+        yield Note(f"A tensor is kept in place of a number: {kept}.", "warning")
 
 
 def _whole(treatment: Treatment) -> Iterator[Block]:

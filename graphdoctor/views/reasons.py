@@ -216,6 +216,7 @@ _WORDS: Mapping[ReasonKind, str | Callable[[Reason], str]] = {
         f"{listed([str(value).removeprefix('gradient of ') for value in reason.values])} get a"
         " gradient of 0 where they had none"
     ),
+    "retyped": "a tensor is kept in place of a number ({difference})",
     "redraws": "more random numbers are drawn, so they are others when {}",
     "redraws_own": "more random numbers are drawn, so they are others",
     "drops_lines": _dropped,

@@ -407,6 +407,8 @@ def same_text(compared: Comparison | None, attacked: Attacked | None) -> str | N
     if compared is None or attacked is None or not attacked.count:
         return None
     differing = {difference.kind for difference in (*compared.differences, *attacked.dropped)}
+    if compared.retyped is not None:
+        differing.add(compared.retyped.kind)
     kinds = [kind for kind in compared.kinds if kind not in differing]
     computed = [kind_text(kind) for kind in kinds if kind not in TEXTS]
     computed += ["text"] * TEXTS.issubset(kinds)

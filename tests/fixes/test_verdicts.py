@@ -302,3 +302,11 @@ def test_a_recompile_that_another_rule_names_now_stays() -> None:
     whole = ProgramChange(*observed, {}, ROOT)
     assert whole.judge(targets["GD218"], Untouched()).verdict == "no effect"
     assert whole.judge(targets["GD202"], Untouched()).verdict == "verified"
+
+
+def test_a_tensor_kept_in_place_of_a_number_is_said() -> None:
+    kept = difference("state", value="f32[]", reference="float")
+    replay = Replay(compared={"eager": SAME.replace(retyped=kept)})
+    verdict, reasons = Untouched().judge(recording().replace(replay=replay))
+    assert verdict == "verified"
+    assert "f32[] instead of float" in (reasons_text(reasons) or "")

@@ -74,6 +74,7 @@ def test_results_survive_the_disk_and_are_equal_within_tolerance(tmp_path):
         "counts": [["outputs", 3]],
         "rounded": ["outputs"],
         "zero_gradients": [],
+        "retyped": None,
         "note": None,
     }
 
@@ -268,10 +269,23 @@ def test_attribute_set_only_by_torch_or_edits_is_ignored():
     ([0.1, 2], [torch.tensor(0.1), torch.tensor(2)], True),
     (0.1, torch.tensor(0.2), False),
     (0.1, torch.tensor([0.1]), False),
+    (2, torch.tensor(2.0), False),
+    (2.0, torch.tensor(2), False),
+    (True, torch.tensor(True), True),
+    (True, torch.tensor(1), False),
+    (1, torch.tensor(True), False),
+    (None, torch.tensor(0.0), False),
+    ("2", torch.tensor(2), False),
+    (2, 2.0, False),
+    (1, True, False),
+    (0, None, False),
 ))  # fmt: skip
 def test_number_may_be_kept_as_a_tensor_of_it(number, kept, is_same):
-    before, after = (state(torch.nn.Identity(), last=value) for value in (number, kept))
-    assert (compare(after, before)["differences"] == []) is is_same
+    before, after = (state(torch.nn.Identity(), last=[value]) for value in (number, kept))
+    comparison = compare(after, before)
+    assert (comparison["differences"] == []) is is_same
+    # What changed is said all the same.
+    assert (comparison["retyped"] is not None) is is_same
     assert compare(before, after)["differences"] != []
     assert compare(of(kept), of(number))["differences"] != []
 

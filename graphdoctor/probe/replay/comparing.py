@@ -110,6 +110,7 @@ def compared(mine: Results, reference: Results, rounding: Rounding | None = None
         counts=tuple(counts.items()),
         rounded=tuple(rounded),
         zero_gradients=tuple(zeros),
+        retyped=_retyped(mine.values["state"], reference.values["state"]),
         note=f"from call {min(omitted)} on, values are too large to compare" if omitted else None,
     )
 
@@ -215,10 +216,21 @@ def _is_close(value: Any, reference: Any) -> bool:
 
 
 def _is_tensor_of(value: object, number: object) -> bool:
-    """Check for a tensor that is kept in place of a number: what reads it there can convert it."""
-    if not isinstance(value, Tensor) or value.dim() or not isinstance(number, int | float):
+    """Check for a tensor that is kept in place of a number: what reads it there can convert it to
+    the same kind of number.
+    """
+    if not isinstance(value, Tensor) or value.dim() or value.is_complex():
         return False
-    return _is_close(value, torch.full_like(value, number))
+    kind = float if value.is_floating_point() else bool if value.dtype is torch.bool else int
+    return type(number) is kind and _is_close(value, torch.full_like(value, number))
+
+
+def _retyped(mine: _Values, other: _Values) -> Difference | None:
+    for name, number in other.items():
+        if _is_tensor_of(value := mine.get(name), number):
+            texts = {"value": value_text(value), "reference": type(number).__name__}
+            return Difference(kind="state", where=name, **texts)
+    return None
 
 
 def _differences(
