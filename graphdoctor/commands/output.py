@@ -29,6 +29,7 @@ class Output(Generic[C]):
 
     Args:
         path: The file; None for standard output.
+        recording: The recording that it is of, where nobody named one.
     """
 
     format: Format[C]
@@ -37,6 +38,7 @@ class Output(Generic[C]):
     color: Color = "auto"
     is_quiet: bool = False
     is_opened: bool = False
+    recording: str | None = None
 
     @property
     def needs(self) -> Needs:
@@ -57,7 +59,9 @@ class Output(Generic[C]):
         if self.is_text and self.path is None:
             self.format.render(result, replace(self.options, console=console_of(self.color)))
         else:
-            write_content(self.content(result), self.path, is_quiet=self.is_quiet)
+            write_content(
+                self.content(result), self.path, is_quiet=self.is_quiet, recording=self.recording
+            )
         if self.is_opened and self.path is not None and sys.stdout.isatty():
             import typer
 
@@ -132,7 +136,9 @@ def choose_page(
     return replace(choose_output(document, chosen, flags), is_opened=page.is_opened)
 
 
-def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) -> None:
+def write_content(
+    content: str | bytes, path: Path | None, *, is_quiet: bool, recording: str | None = None
+) -> None:
     """Write a document, to a file or to standard output."""
     if path is None:
         # Documents are UTF-8, whatever the terminal's encoding.
@@ -141,7 +147,7 @@ def write_content(content: str | bytes, path: Path | None, *, is_quiet: bool) ->
         return
     write_file(content, path)
     if not is_quiet:
-        say(f"Wrote {path}")
+        say(f"Wrote {path}" if recording is None else f"Wrote {path} (recording {recording})")
 
 
 def check_shown(format: Format[C]) -> None:

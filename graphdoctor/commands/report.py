@@ -81,6 +81,8 @@ def report(
     needs = replace(output.needs, stages=staged.asked(flags), compile_ids=tuple(compiles or ()))
     executor = reading.executor()
     place = place_named(recording, settings)
+    if recording is None:
+        output = replace(output, recording=place.path.name)
     ranks = () if rank is not None or place.kind == "document" else place.folder.ranks
     if len(ranks) > 1:
         for options_of_rank in _of_one_rank(staged, compiles or (), output):

@@ -39,6 +39,13 @@ def test_it_says_what_ran_and_what_came_out(folder: Path, run_here: RunCli) -> N
     assert shown.endswith("Next: graphdoctor report")
 
 
+def test_a_page_of_the_last_recording_says_which_that_was(folder: Path, run_here: RunCli) -> None:
+    written = run_here("report", "--html", "--no-open", status=0).stderr
+    assert written == f"Wrote graphdoctor-report.html (recording {name_in(folder)})\n"
+    named = run_here("report", name_in(folder), "-o", "page.html", status=0).stderr
+    assert named == "Wrote page.html\n"
+
+
 @pytest.mark.parametrize(
     ("file", "found", "said"),
     [("bench.json", mobilenet(), "bench clean.py · "), ("cure.json", cured(), "cure clean.py · ")],
