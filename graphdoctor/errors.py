@@ -27,6 +27,13 @@ class GraphDoctorError(Exception):
         self.exit_code = exit_code
 
 
+def missing_package(user: str, package: str, extra: str) -> GraphDoctorError:
+    """Return the error for what needs a package that only an extra of graphdoctor's installs."""
+    return GraphDoctorError(
+        f"{user} needs the package {package}.", hint=f"pip install 'graphdoctor[{extra}]'"
+    )
+
+
 @contextmanager
 def os_errors(place: object, what: Literal["read", "written"]) -> Iterator[None]:
     """Say in a sentence which file or folder the system doesn't let us read or write."""

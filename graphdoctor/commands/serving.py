@@ -15,7 +15,7 @@ from graphdoctor.commands.judging import policies_without_runs
 from graphdoctor.commands.options import ShownOptions, with_options
 from graphdoctor.commands.settings import load_project
 from graphdoctor.commands.terminal import say_serving
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, missing_package
 from graphdoctor.facts.base import grouped
 from graphdoctor.facts.spec import option
 from graphdoctor.trials.launch.store import Store
@@ -39,17 +39,16 @@ def lsp() -> None:
     try:
         from graphdoctor.servers.lsp.server import Server
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in (
-            "anyio",
-            "lsprotocol",
-            "pygls",
-        ):
-            raise
-        raise GraphDoctorError(
-            "The package pygls isn't installed.", hint='pip install "graphdoctor[lsp]"'
-        ) from error
+        _refuse_missing(error, "lsp", "pygls", "lsprotocol")
+        raise
     say_serving()
     Server(_home_of).start_io()
+
+
+def _refuse_missing(error: ModuleNotFoundError, command: str, *packages: str) -> None:
+    """Say which extra installs a package that is missing, if it is one of these."""
+    if (error.name or "").partition(".")[0] in (*packages, "anyio"):
+        raise missing_package(f"graphdoctor {command}", packages[0], command) from error
 
 
 def _home_of(folder: Path) -> Home:
@@ -84,11 +83,8 @@ def mcp(
         from graphdoctor.servers.mcp.server import Server
         from graphdoctor.servers.mcp.tools import OFFERS
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("anyio", "mcp"):
-            raise
-        raise GraphDoctorError(
-            "The package mcp isn't installed.", hint='pip install "graphdoctor[mcp]"'
-        ) from error
+        _refuse_missing(error, "mcp", "mcp")
+        raise
     summaries = {name: text for group in COMMANDS.values() for name, text in group.items()}
     offers = {
         name: offer

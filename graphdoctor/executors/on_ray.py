@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, missing_package
 from graphdoctor.executors.executor import (
     Environment,
     Executor,
@@ -94,7 +94,7 @@ class OnRay(Executor):
     def _connected(self, share: Share | None) -> Iterator[Any]:
         """Connect to Ray; the end of the connection ends what is at work through it."""
         if importlib.util.find_spec("ray") is None:
-            raise GraphDoctorError("--on ray needs Ray.", hint="pip install 'graphdoctor[ray]'")
+            raise missing_package("--on", "ray", "ray")
         # Ray reads it when a cluster is started: nothing is sent to anybody.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Else it replaces this process's ``print`` when it says that a node ended

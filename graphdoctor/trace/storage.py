@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
-from graphdoctor.errors import GraphDoctorError, os_errors
+from graphdoctor.errors import GraphDoctorError, missing_package, os_errors
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -326,9 +326,7 @@ def _system_of(url: str) -> tuple[Any, str]:
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
-        raise GraphDoctorError(
-            f"Reading {url} needs the package fsspec.", hint="pip install 'graphdoctor[remote]'"
-        ) from error
+        raise missing_package(f"Reading {url}", "fsspec", "remote") from error
     try:
         found: tuple[Any, str] = url_to_fs(url.whole if isinstance(url, Url) else url)
     except ImportError as error:

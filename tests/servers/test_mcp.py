@@ -458,4 +458,6 @@ def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> N
         env=clean_environment() | {"PYTHONPATH": path},
     )
     assert process.returncode == 2
-    assert 'hint: pip install "graphdoctor[mcp]"' in process.stderr
+    assert process.stderr == (
+        "error: graphdoctor mcp needs the package mcp.\nhint: pip install 'graphdoctor[mcp]'\n"
+    )

@@ -15,7 +15,7 @@ from typing import Protocol, cast, runtime_checkable
 
 import orjson
 
-from graphdoctor.errors import GraphDoctorError, os_errors
+from graphdoctor.errors import GraphDoctorError, missing_package, os_errors
 from graphdoctor.facts.watch import WatchEvent
 from graphdoctor.views.watch import event_line, is_warning
 from graphdoctor.wording import near_names
@@ -173,8 +173,7 @@ def open_sink(named: object) -> Sink:
     try:
         return _made(home, argument or None)
     except ModuleNotFoundError as error:
-        hint = f"pip install 'graphdoctor[{name}]'"
-        raise GraphDoctorError(f"{name} needs the package {error.name}.", hint=hint) from error
+        raise missing_package(name, str(error.name), name) from error
 
 
 def _made(home: str, argument: object) -> Sink:

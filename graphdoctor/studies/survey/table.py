@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import orjson
 
-from graphdoctor.errors import GraphDoctorError
+from graphdoctor.errors import GraphDoctorError, missing_package
 from graphdoctor.facts.base import Fact, field_types
 from graphdoctor.facts.reading import field_docstrings
 from graphdoctor.facts.survey import SurveyCause, SurveyReport, SurveyRow
@@ -195,20 +195,14 @@ def read_parquet(content: bytes, name: str) -> dict[str, Any]:
 def check_installed() -> None:
     """Find out before a survey runs whether its table can be written."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise _missing("Writing")
-
-
-def _missing(verb: str) -> GraphDoctorError:
-    return GraphDoctorError(
-        f"{verb} Parquet needs the package pyarrow.", hint="pip install 'graphdoctor[survey]'"
-    )
+        raise missing_package("Writing Parquet", "pyarrow", "survey")
 
 
 def _pyarrow(verb: str) -> Any:  # noqa: ANN401 - a module that may be missing
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise _missing(verb) from error
+        raise missing_package(f"{verb} Parquet", "pyarrow", "survey") from error
     return pyarrow
 
 
