@@ -342,6 +342,8 @@ class LeftFinding(Fact):
     grade: Grade | None = None
     untried_cause: UntriedCause | None = None
     reasons: tuple[Reason, ...] = ()
+    suggestions: tuple[str, ...] = ()
+    """What the rule suggests to do in the source, best first; empty in older recordings."""
 
 
 class TrialChoices(Fact):

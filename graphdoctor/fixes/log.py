@@ -281,6 +281,7 @@ class TrialLog:
                 place=self.shown_place(finding, state.program),
                 message=finding.message,
                 declined=self._declined.get(place),
+                suggestions=tuple(fix.title for fix in finding.fixes if fix.kind == "code"),
                 **values_of(telling[0], *shared) if telling else {},
             )
 

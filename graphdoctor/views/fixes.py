@@ -305,7 +305,9 @@ def _speed(treatment: Treatment, target: TargetInfo) -> str | None:
 
 def _why_untried(treatment: Treatment) -> str:
     if not treatment.tried:
-        return "no fix is known" if treatment.left else "there is nothing to fix"
+        is_by_hand = any(left.suggestions for left in treatment.left)
+        left = "every known fix is to be made by hand" if is_by_hand else "no fix is known"
+        return left if treatment.left else "there is nothing to fix"
     causes = {fix.untried_cause for fix in treatment.tried} - {None, "unsafe"}
     reasons = {UNTRIED[cause] for cause in causes if cause is not None}
     if not reasons:

@@ -12,13 +12,12 @@ from graphdoctor.facts.bench import PROCESSES_DIFFER, CallTimes, Judgement, Nois
 from graphdoctor.facts.kernels import CudaGraphSkip
 from graphdoctor.facts.survey import GeometricMean
 from graphdoctor.views.parts import Cell, Tone
-from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN, about_count, about_time
+from graphdoctor.views.words import SAME_SPEED, TOO_NOISY, UNKNOWN, WIDE, about_count, about_time
 from graphdoctor.wording import counted, factor_text, percent
 
 _UNITS = ((1e6, "s"), (1e3, "ms"), (1.0, "µs"))
 _BYTES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 EMPTY = Cell("")
-_WIDE = 1.3
 _MANYFOLD = 2
 
 
@@ -78,7 +77,7 @@ def is_too_noisy(speedup: Speedup, judgement: Judgement = "same") -> bool:
     may be noise.
     """
     is_known = speedup.low <= 1 <= speedup.high or abs(speedup.ratio - 1) <= PROCESSES_DIFFER
-    return judgement == "same" and (speedup.high > _WIDE * speedup.low or not is_known)
+    return judgement == "same" and (speedup.high > WIDE * speedup.low or not is_known)
 
 
 def speedup_text(speedup: Speedup) -> str:

@@ -100,7 +100,11 @@ def left_text(left: LeftFinding) -> str:
         said = None if left.verdict == "contained" and left.reasons else verdict_text(left)
         best = f'"{left.title}": {join_texts(", ", said, reasons_text(left.reasons))}'
     declined = f"no {'other ' * bool(best)}edit: {left.declined}" if left.declined else None
-    return join_texts("; ", best, declined) or "no fix is known"
+    if tried := join_texts("; ", best, declined):
+        return tried
+    if not left.suggestions:
+        return "no fix is known"
+    return f"no edit is written for it. By hand: {left.suggestions[0]}"
 
 
 def difference_text(difference: Difference) -> str:

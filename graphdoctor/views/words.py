@@ -15,6 +15,7 @@ from graphdoctor.wording import (
     UNCHANGED,
     counted,
     duration,
+    factor_text,
     join_texts,
     kind_text,
     listed,
@@ -54,6 +55,9 @@ UNKNOWN = "unknown"
 SAME_SPEED = "no measurable difference"
 """Shown in place of a ratio whose interval holds 1."""
 TOO_NOISY = "too noisy to say"
+"""The same, where the interval is wide."""
+WIDE = 1.3
+"""More between the ends of an interval is too noisy to say that there is no difference."""
 INTERRUPTED = "Interrupted: this is what was measured until then."
 ONE_RUN_EACH = "one run each: not compared"
 """What stands in place of the ratio of two runs' times: as much lies between two runs of the same
@@ -454,7 +458,12 @@ def measured_speed(measured: PairedTime, *, has_ends: bool = True) -> str:
     if measured.is_clear and ratio is None:
         return TOO_NOISY
     if not measured.is_clear or ratio is None or speed_text(ratio) == UNCHANGED:
-        return SAME_SPEED
+        low, high = measured.ratio_low, measured.ratio_high
+        if not low <= 1 <= high:
+            return SAME_SPEED
+        text = TOO_NOISY if high > WIDE * low else SAME_SPEED
+        ends = f" ({factor_text(low)} to {factor_text(high)} the time)" if has_ends else ""
+        return f"{text}{ends}"
     return speed_text(ratio, measured.ratio_low, measured.ratio_high, has_ends=has_ends)
 
 

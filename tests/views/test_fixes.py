@@ -16,6 +16,7 @@ from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.trials import Comparison, Difference, MissingLines
 from graphdoctor.views.fixes import fixes_view, outcome
 from graphdoctor.views.markdown_text import MAX_CHARACTERS, render_view_markdown
+from graphdoctor.views.reasons import left_text
 from tests.each import for_each
 from tests.factories import (
     LOOP,
@@ -340,3 +341,11 @@ def test_the_headline_counts_each_fix_once(
     text = words(rendered(known, Treatment(tried=tries, before=BEFORE, after=after, left=left)))
     assert says in text
     assert "Suggested" not in text
+
+
+def test_what_has_no_edit_names_what_to_do_by_hand():
+    left = LeftFinding(code="GD218", place="model.py:3", message="it grows")
+    assert left_text(left) == "no fix is known"
+    suggested = left.replace(suggestions=("Return the value", "Keep the last few"))
+    assert left_text(suggested).endswith("By hand: Return the value")
+    assert "By hand" not in left_text(suggested.replace(declined="the result is used"))

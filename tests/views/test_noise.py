@@ -28,7 +28,8 @@ def paired(before_us: float, after_us: float, low: float, high: float) -> Paired
     "times, said",
     [
         (paired(116, 131, 0.92, 0.97), SAME_SPEED),
-        (paired(116, 131, 0.9, 1.2), SAME_SPEED),
+        (paired(116, 131, 0.9, 1.15), f"{SAME_SPEED} (0.90× to 1.15× the time)"),
+        (paired(116, 131, 0.9, 1.2), f"{TOO_NOISY} (0.90× to 1.20× the time)"),
         (paired(100, 70, 0.92, 0.97), TOO_NOISY),
         (paired(100, 170, 1.1, 1.3), TOO_NOISY),
         # The ratio is that of 100 and 93, not the middle of the interval.

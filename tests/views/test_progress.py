@@ -63,8 +63,8 @@ def test_a_line_says_each_verdict_once() -> None:
     [
         (0.59, 0.58, 0.6, "1.7x faster (1.7x to 1.7x)"),
         (1.2, 1.1, 1.3, "1.2x slower (1.1x to 1.3x)"),
-        (0.9, 0.8, 1.01, "no measurable difference"),
-        (1.02, 1.0, 1.04, "no measurable difference"),
+        (0.9, 0.8, 1.01, "no measurable difference (0.80x to 1.01x the time)"),
+        (1.02, 1.0, 1.04, "no measurable difference (1.00x to 1.04x the time)"),
     ],
 )
 def test_a_timing_claims_no_speed_that_was_not_measured(
