@@ -99,6 +99,9 @@ class Command(typer.core.TyperCommand):
                 seldom += 1
             else:
                 name, text = record
+                if parameter.param_type_name == "argument":
+                    # Without the type in Python's words; the usage line says what can be repeated.
+                    name = name.partition(" <")[0].rstrip(".")
                 sections[_heading(parameter)].append(
                     (name, text if IS_ALL_SHOWN in ctx.meta else _FIRST.split(text)[0])
                 )

@@ -84,7 +84,9 @@ def check(
     ),
     format: str = FORMAT,
     output: list[str] | None = option(
-        None, "FORMAT=FILE: also write the result to a file. Repeatable."
+        None,
+        "Also write the result to this file, in this format. Repeatable.",
+        metavar="FORMAT=FILE",
     ),
     force: bool = option(False, "Overwrite files that --output names."),
     verbose: bool = VERBOSE,

@@ -71,10 +71,6 @@ class Output(Generic[C]):
         """Return the same for what turned out to be another document."""
         return Output(**vars(self) | {"format": document.named(self.format.name)})
 
-    def from_folder(self, root: Path | None) -> Output[C]:
-        """Return the same for what names files from a folder; None for the working directory."""
-        return self if root is None else replace(self, options=replace(self.options, root=root))
-
     def content(self, result: C) -> str | bytes:
         """Return a result as it is written to a file."""
         console = (

@@ -97,5 +97,6 @@ def report(
         output.showing(study.document).write(study.content)
     else:
         # Names are those of the folder that it was made in, as its fixes' are.
-        output = output.from_folder(place.root)
+        if place.root is not None:
+            output = replace(output, options=replace(output.options, root=place.root))
         output.write(diagnose_place(place, selection, needs, rank=rank, executor=executor))

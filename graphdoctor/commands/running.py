@@ -48,14 +48,9 @@ def project_settings(recordings: Path | None = None) -> Settings:
 def this_project(recordings: Path | None = None) -> Project:
     """As ``project_settings``, with the targets of the gate."""
     _warn_of_variables()
-    return project_in(Path.cwd(), recordings)
-
-
-def project_in(folder: Path, recordings: Path | None = None) -> Project:
-    """Return the project that a folder belongs to."""
     from graphdoctor.commands import settings as config
 
-    project = config.load_project(folder)
+    project = config.load_project(Path.cwd())
     return replace(project, settings=_recording_to(recordings, project.settings))
 
 

@@ -132,7 +132,7 @@ def survey(
         argument(
             "survey.toml, patterns of files ('models/*.py') or targets. Or surveys to show again, "
             "as one: folders, .parquet and .json files. By default, the last survey.",
-            metavar="[LIST]...",
+            metavar="LIST",
         ),
     ] = None,
     where: str | None = option(
