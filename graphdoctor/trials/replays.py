@@ -18,7 +18,7 @@ from graphdoctor.facts.reading import write_private
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit
 from graphdoctor.facts.trials import Judged
-from graphdoctor.probe.wire import ATTACKS_FILE, META_FILE, READS_FILE, REQUEST_FILE
+from graphdoctor.probe.wire import ATTACKS_FILE, META_FILE, READS_FILE, REQUEST_FILE, TRACE_FOLDER
 from graphdoctor.trace.reader import read_recording
 from graphdoctor.trials.launch.child import Setup, probe_command, record
 from graphdoctor.trials.launch.request import Measured, Request
@@ -206,6 +206,10 @@ class Replays:
         return self._record(
             replace(self._request, timing=descriptor), recording, is_fresh=True, is_shown=True
         )
+
+    def drop_trace(self, name: str) -> None:
+        """Remove what torch logged in a replay that was only timed: nobody reads it."""
+        shutil.rmtree(self._folder / name / TRACE_FOLDER, ignore_errors=True)
 
     def lines(self, name: str, what: Way) -> frozenset[tuple[str, int]]:
         """Read the lines, with files, that the calls and the other inputs of a replay run, below

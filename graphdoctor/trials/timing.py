@@ -116,13 +116,13 @@ def time_pair(
     replays: Replays, before: Program, after: Program, name: str, *, backend: str
 ) -> PairedTime | Reason:
     """Time two programs in turns; the times, or why there are none."""
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with contextlib.ExitStack() as closing, ThreadPoolExecutor(max_workers=2) as pool:
         pair: list[ServedProbe] = []
         try:
             for program, which in ((before, "before"), (after, "after")):
-                start = partial(
-                    replays.serve, program, f"{name}-{backend}-{which}", backend=backend
-                )
+                served = f"{name}-{backend}-{which}"
+                start = partial(replays.serve, program, served, backend=backend)
+                closing.callback(replays.drop_trace, served)
                 pair.append(ServedProbe(start, pool))
             # Once the calls are made: they may compile something each time.
             steady = [bool((said := timed.answer()) and said["is_steady"]) for timed in pair]

@@ -51,7 +51,11 @@ class Probes:
         self.seconds: set[float] = set()
         self.backends: dict[str, str] = {}
         self.names: list[str] = []
+        self.dropped: list[str] = []
         self.is_cancelled = False
+
+    def drop_trace(self, name: str) -> None:
+        self.dropped.append(name)
 
     def serve(self, program: Program, name: str, descriptor: int, *, backend: str) -> ProbeExit:
         error = self._error(program, name, descriptor, backend)
@@ -128,6 +132,8 @@ def test_who_begins_alternates():
     assert probes.seconds == {timing.TURN_S}
     assert probes.backends == {"before": "eager", "after": "eager"}
     assert sorted(probes.names) == ["time-1-eager-after", "time-1-eager-before"]
+    # Megabytes that nobody reads.
+    assert sorted(probes.dropped) == sorted(probes.names)
 
 
 def test_what_is_not_clear_yet_gets_more_turns():

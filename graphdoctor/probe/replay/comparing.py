@@ -228,8 +228,8 @@ def _is_tensor_of(value: object, number: object) -> bool:
 def _retyped(mine: _Values, other: _Values) -> Difference | None:
     for name, number in other.items():
         if _is_tensor_of(value := mine.get(name), number):
-            texts = {"value": value_text(value), "reference": type(number).__name__}
-            return Difference(kind="state", where=name, **texts)
+            kept, was = value_text(value), type(number).__name__
+            return Difference(kind="state", where=name, value=kept, reference=was)
     return None
 
 
