@@ -28,6 +28,7 @@ from graphdoctor.fixes.verdicts import (
     Judgment,
     ProgramChange,
     Reasons,
+    innermost_function,
     is_still_there,
 )
 from graphdoctor.trials.program import Program
@@ -157,18 +158,11 @@ class TrialLog:
         for entry in self._entries:
             entry.is_settled &= entry.tried.verdict != "moved"
 
-    def reopen_untimed(self) -> bool:
-        """Let fixes be tried once more that contain a break, and whose calls weren't timed; whether
-        there are any.
-        """
-        entries = [
-            entry
-            for entry in self._entries
-            if any(part.kind == "call_untimed" for why in entry.tried.reasons for part in why.parts)
-        ]
-        for entry in entries:
-            entry.is_settled = False
-        return bool(entries)
+    def reopen_untimed(self) -> None:
+        """Let fixes be tried once more that contain a break, and whose calls weren't timed."""
+        for entry in self._entries:
+            parts = (part for why in entry.tried.reasons for part in why.parts)
+            entry.is_settled &= all(part.kind != "call_untimed" for part in parts)
 
     def _applied(self, fixes: Iterable[Candidate]) -> list[_Entry]:
         """List the entries of fixes that a program has; one fix can be in vain for another
@@ -324,15 +318,9 @@ class TrialLog:
 
 def _function_at(content: bytes | None, line: int) -> str | None:
     """Return the innermost function around a line, without its place; None if nobody knows it."""
-    if content is None or (tree := parsed(content)) is None:
-        return None
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    return ast.dump(max(around, key=lambda node: node.lineno)) if around else None
+    tree = None if content is None else parsed(content)
+    function = None if tree is None else innermost_function(tree, line)
+    return None if function is None else ast.dump(function)
 
 
 def _fingerprints(state: State) -> set[str]:

@@ -347,13 +347,7 @@ def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
     """
     if (tree := parsed(source)) is None:
         return False
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    function = max(around, key=lambda node: node.lineno, default=tree)
+    function = innermost_function(tree, line) or tree
     parts = [_parts(node) for node in ast.walk(function) if isinstance(node, ast.stmt)]
     names = {name for lines, _, bound in parts if lines.intersection(origins) for name in bound}
     before = None
@@ -361,6 +355,17 @@ def reads_from(source: bytes, line: int, origins: Collection[int]) -> bool:
         before = set(names)
         names.update(*(bound for _, read, bound in parts if before & read))
     return any(names & read for lines, read, _ in parts if line in lines)
+
+
+def innermost_function(tree: ast.AST, line: int) -> ast.AST | None:
+    """Find the innermost function around a line; None outside of functions."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno, default=None)
 
 
 def _parts(statement: ast.stmt) -> tuple[set[int], set[str], set[str]]:
