@@ -44,7 +44,9 @@ RECORDINGS: Any = option(
 QUIET: Any = option(False, "Show no progress and no summary on standard error.", flag="--quiet -q")
 FORMAT: Any = option("text", "What to write to standard output: {formats}.", metavar="FORMAT")
 VERBOSE: Any = option(
-    False, "Add each graph's operations and code, and torch's full messages.", flag="--verbose -v"
+    False,
+    "Leave nothing out: long lists, the code of graphs, torch's full messages.",
+    flag="--verbose -v",
 )
 RANK: Any = option(None, "Show only this rank.", metavar="N", least=0)
 ON: Any = option(
