@@ -16,8 +16,7 @@ from typing import Any
 from graphdoctor.errors import GraphDoctorError
 from graphdoctor.facts.catalog import Architecture, Catalog, Program, Refusal, RefusalKind
 from graphdoctor.probe.wire import CATALOG_REQUEST_FILE, LIBRARIES, CatalogRequest, program_header
-from graphdoctor.trials.launch.child import ChildExit, Setup, last_events, watch, written
-from graphdoctor.trials.launch.ends import end_of_probe
+from graphdoctor.trials.launch.child import ChildExit, Setup, end_of, last_events, watch, written
 from graphdoctor.version import __version__
 from graphdoctor.wording import nearest
 
@@ -97,14 +96,7 @@ def _asked(
 
 
 def _refusal(child: ChildExit, last: dict[str, Any], setup: Setup) -> Refusal:
-    ended = end_of_probe(
-        child.status,
-        child.stopped_for,
-        last,
-        python=setup.interpreter,
-        timeout_s=setup.timeout_s,
-        crash=child.crash,
-    )
+    ended = end_of(child, last, setup)
     if ended.reason == "interrupted":
         raise KeyboardInterrupt
     message = ended.message or "The process ended early."

@@ -120,18 +120,7 @@ def record(request: Request, recording: Path, setup: Setup) -> ProbeExit:
     )
     if child.crash is not None and child.stopped_for is None:
         setup.on_output(child.crash.encode())
-    # Not earlier: models take longer to import than the child to start.
-    from graphdoctor.trials.launch.ends import end_of_probe
-
-    last = last_events(recording)
-    ended = end_of_probe(
-        child.status,
-        child.stopped_for,
-        last,
-        python=python,
-        timeout_s=setup.timeout_s,
-        crash=child.crash,
-    ).replace(duration_s=child.duration_s)
+    ended = end_of(child, last_events(recording), setup).replace(duration_s=child.duration_s)
     with written(recording):
         write_meta(recording, described, ended)
     return ended
@@ -147,6 +136,21 @@ class ChildExit:
     stopped_for: StoppedFor | None
     duration_s: float
     crash: str | None
+
+
+def end_of(child: ChildExit, last: dict[str, dict[str, Any]], setup: Setup) -> ProbeExit:
+    """Describe how a child ended that reported these last events."""
+    # Not earlier: models take longer to import than the child to start.
+    from graphdoctor.trials.launch.ends import end_of_probe
+
+    return end_of_probe(
+        child.status,
+        child.stopped_for,
+        last,
+        python=setup.interpreter,
+        timeout_s=setup.timeout_s,
+        crash=child.crash,
+    )
 
 
 def watch(
