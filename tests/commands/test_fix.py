@@ -412,11 +412,24 @@ def test_what_was_tried_before_ctrl_c_is_kept(tmp_path):
     assert len(list(tmp_path.glob(".graphdoctor/2*"))) == 1, "it goes on in the same recording"
 
 
-def test_torch_does_not_log_what_the_report_says(tmp_path):
-    sample = REPOSITORY / "sample_models" / "item.py"
-    done = run_command("explain", sample, cwd=tmp_path)
-    assert "GD103" in done.stdout
-    assert "Graph break" not in done.stderr
+@pytest.mark.parametrize(
+    ("program", "shown", "left_out"),
+    [
+        ((REPOSITORY / "sample_models" / "item.py").read_text(), "GD103", "Graph break"),
+        (
+            "import time\nimport torch\n\n\ndef model(x):\n    return x + time.time()\n\n\n"
+            "def example_inputs():\n    return (torch.ones(3),)\n",
+            "time.time()",
+            "does not know how to trace",
+        ),
+    ],
+    ids=["logged", "warned"],
+)
+def test_torch_does_not_say_what_the_report_says(tmp_path, program, shown, left_out):
+    (tmp_path / "program.py").write_text(program)
+    done = run_command("explain", "program.py", cwd=tmp_path)
+    assert shown in done.stdout
+    assert left_out not in done.stderr
 
 
 READING = f"""\

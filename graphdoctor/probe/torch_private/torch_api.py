@@ -10,6 +10,7 @@ import inspect
 import logging
 import os
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -40,6 +41,10 @@ _SAID_ELSEWHERE = {
 """Beginnings of messages by their logger: of an exception that is then raised again
 (``torch/_subclasses/fake_tensor.py``, 2.13, ``_dispatch_impl``), and of a break, which reports show
 with its fix (``torch/_dynamo/variables/tensor.py``, 2.13, ``_warn_capture_scalar_outputs``)."""
+
+_WARNED_ELSEWHERE = "Dynamo does not know how to trace the builtin"
+"""Begins a warning that is also the explanation of the break that follows
+(``torch/_dynamo/variables/functions.py``, 2.13, ``SkipFunctionVariable.call_function``)."""
 
 DispatchMode = TorchDispatchMode
 
@@ -161,13 +166,16 @@ def write_artifact(name: str, payload: object) -> None:
 
 
 def log_once() -> None:
-    """Leave out what torch logs though it, or the report, says it elsewhere (2.11 to 2.15)."""
+    """Leave out what torch logs or warns of though it, or the report, says it elsewhere (2.11 to
+    2.15).
+    """
 
     def is_new(record: logging.LogRecord) -> bool:
         return not str(record.msg).startswith(_SAID_ELSEWHERE[record.name])
 
     for name in _SAID_ELSEWHERE:
         logging.getLogger(name).addFilter(is_new)
+    warnings.filterwarnings("ignore", _WARNED_ELSEWHERE)
 
 
 # What is on the stack while torch compiles.
