@@ -150,7 +150,12 @@ class RandomState:
 def seed_everything(seed: int) -> None:
     """Seed Python's and torch's random numbers, and NumPy's if the program has loaded it."""
     random.seed(seed)
-    torch.manual_seed(seed)
+    # Without an accelerator in this build, the CPU's generator is the only one; for CUDA that isn't
+    # there, ``torch.manual_seed`` formats the whole stack (``_lazy_call``, ``torch/cuda``, 2.13).
+    if torch.accelerator.current_accelerator() is None:
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None and hasattr(numpy, "random"):
         numpy.random.seed(seed % 2**32)
