@@ -66,7 +66,8 @@ def fix(
     ),
     budget: float = option(
         60.0,
-        "Start no new trial this many seconds after the recorded run; the next fix goes on.",
+        "Start no new trial this many seconds after the recorded run, unless running without fixes "
+        "took over half of them; the next fix goes on.",
         metavar="SECONDS",
     ),
 ) -> None:

@@ -336,7 +336,8 @@ class SearchOptions:
         jobs: How many trials run side by side; None for a number that fits the machine.
         timeout_s: Until a trial is stopped, as with memory; None for a multiple of what the
             untouched program takes, within the budget.
-        budget_s: Seconds after which no further trial begins; None for no limit.
+        budget_s: Seconds after which no further trial begins, unless running the untouched program
+            took over half of them: trials then get as long as that took. None for no limit.
         is_checked: Whether to run the best program under the user's backend.
         kept: Replays of an earlier, unfinished search of the same program that needn't run again.
     """

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, zip_longest
 from pathlib import Path
+from time import monotonic
 from typing import NamedTuple, TypeVar
 
 from graphdoctor.facts.diagnosis import Finding
@@ -173,14 +173,17 @@ class _Search:
             check(self._files.writable([fix for options in opened for fix in options.fixes]))
         self._is_interruptible = True
         self._report_open(opened, self._untouched)
+        began = monotonic()
+        if not self._run_untouched([options.finding for options in opened]):
+            return self._suggested(offered, "not_repeatable")
         if (budget_s := self._options.budget_s) is not None:
             # What comes last runs the program again, under the user's backend and by the clock.
             last_count = self._options.is_timed + (self._trials.backend != EAGER)
             last_s = (self._recording.exit.duration_s or 0.0) * last_count
-            self._end = time.monotonic() + budget_s
-            self._deadline = self._end - min(last_s, budget_s / 4)
-        if not self._run_untouched([options.finding for options in opened]):
-            return self._suggested(offered, "not_repeatable")
+            self._deadline = began + budget_s - min(last_s, budget_s / 4)
+            # Where running it without fixes takes most of the budget, trials get as much again.
+            self._deadline = max(self._deadline, 2 * monotonic() - began)
+            self._end = max(self._deadline, began + budget_s)
         self._keep_what_holds()
         self._contain()
         if self._best.applied:
@@ -401,11 +404,11 @@ class _Search:
 
     @property
     def _is_timed(self) -> bool:
-        return self._options.is_timed and time.monotonic() < self._end
+        return self._options.is_timed and monotonic() < self._end
 
     @property
     def _is_exhausted(self) -> bool:
-        is_late = time.monotonic() > self._deadline
+        is_late = monotonic() > self._deadline
         # All at once are tried once, however long the program takes.
         return (is_late and self._trials.has_tried) or self._trials.replays.count >= _MAX_REPLAYS
 

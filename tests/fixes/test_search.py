@@ -105,8 +105,11 @@ STOPPED = ProbeExit(status=1, reason="error", message="torch stops at a break")
 class Script:
     """Stands for ``Replays``: answers from a world instead of starting probes."""
 
-    def __init__(self, world: World, special: Mapping[str, Recording]) -> None:
+    def __init__(
+        self, world: World, special: Mapping[str, Recording], untouched_s: float = 0.0
+    ) -> None:
         self._world = world
+        self._untouched_s, self.clock_s = untouched_s, 100.0
         self._special = special
         self.setup = Setup()
         self.count = 0
@@ -115,6 +118,7 @@ class Script:
 
     def replay(self, program: Program, name: str, **options: Any) -> Recording:
         self.count += 1
+        self.clock_s += 1.0 if fixes_in(program) else self._untouched_s
         name = readable(name, fixes_in(program))
         assert name not in self.asked, "each replay has a folder of its own"
         if options.get("spec", {}).get("fullgraph") or program.change.fullgraph:
@@ -186,6 +190,7 @@ class Patient:
         world: The recording of a run with some fixes.
         known: Fixes for a finding, best first, by ``code`` or ``code:line``.
         declined: Why no edit is made, likewise.
+        untouched_s: How long each run without fixes takes, where one with fixes takes a second.
     """
 
     folder: Path
@@ -197,6 +202,7 @@ class Patient:
     recorded: Recording | None = None
     script_type: type[Script] = Script
     backend: str = "eager"
+    untouched_s: float = 0.0
     script: Script = field(init=False)
     events: list[TrialEvent] = field(init=False)
     phases: list[str] = field(init=False)
@@ -205,7 +211,8 @@ class Patient:
         self, check: Callable[[Sequence[FileChange]], None] = lambda _edits: None, **more: Any
     ) -> SearchResult:
         self.events, self.phases = list[TrialEvent](), list[str]()
-        self.script = self.script_type(self.world, self.special)
+        self.script = self.script_type(self.world, self.special, self.untouched_s)
+        self.monkeypatch.setattr(engine, "monotonic", lambda: self.script.clock_s)
         self.monkeypatch.setattr(engine, "Replays", lambda *_args, **_options: self.script)
         if self.known:
             self.monkeypatch.setattr(engine, "options_for", self._options)
@@ -797,6 +804,13 @@ def test_a_trial_takes_at_most_the_budget(patient, took_s, budget_s, limit_s):
     searched = patient(lambda _fixes: runs(3, ended=ended), {"GD101": [fix("a")]})
     searched.treated(budget_s=budget_s)
     assert searched.script.setup.timeout_s == limit_s
+
+
+@pytest.mark.parametrize("untouched_s, verified", [(0.1, "a"), (0.7, "ab"), (1.0, "abc")])
+def test_trials_get_as_long_as_the_runs_without_fixes_took(patient, untouched_s, verified):
+    searched = patient(peeling, THREE, untouched_s=untouched_s)
+    tried = searched.treated(budget_s=0.5).treatment.tried
+    assert "".join(name for name, verdict, *_ in told(tried) if verdict == "verified") == verified
 
 
 def paired(ratio: float, backend: str, *, spread: float = 0.02, turns: int = 21) -> PairedTime:
