@@ -96,12 +96,14 @@ def _compiled(expression: ast.expr) -> CodeType:
 
 
 @contextmanager
-def traced(arcs: Arcs, *lookers: Looker[Any]) -> Iterator[None]:
-    """Note the steps that the program's own code takes meanwhile, and have its lines looked at."""
+def traced(arcs: Arcs | None, *lookers: Looker[Any]) -> Iterator[None]:
+    """Note the steps that the program's own code takes meanwhile, and have its lines looked at;
+    only the latter, which costs less, if there is nothing to note them in.
+    """
     before = sys.gettrace()
 
     def local(frame: FrameType, event: str, _: object) -> Any:
-        if event == "opcode":
+        if event == "opcode" and arcs is not None:
             # Lines wouldn't do: `a if c else b` is one.
             arcs[frame.f_code, last.get(frame, 0), frame.f_lasti] += 1
             last[frame] = frame.f_lasti
@@ -117,8 +119,9 @@ def traced(arcs: Arcs, *lookers: Looker[Any]) -> Iterator[None]:
             return None
         if frame.f_code not in looking:
             looking[frame.f_code] = [it for it in lookers if it.has_sites(frame.f_code)]
-        frame.f_trace_lines, frame.f_trace_opcodes = bool(looking[frame.f_code]), True
-        return local
+        is_looked_at = bool(looking[frame.f_code])
+        frame.f_trace_lines, frame.f_trace_opcodes = is_looked_at, arcs is not None
+        return local if is_looked_at or arcs is not None else None
 
     last: dict[FrameType, int] = {}
     looking: dict[CodeType, list[Looker[Any]]] = {}

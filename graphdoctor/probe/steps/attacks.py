@@ -156,7 +156,8 @@ class Attacking:
         # What differs from both is wrong already.
         comparisons = replay.compared.values()
         is_wrong = bool(comparisons) and all(comparison.results for comparison in comparisons)
-        if not self._calls or (is_wrong and not (self._is_reference or self._redraws)):
+        is_untouched = self._is_reference or self._keeps_compiled
+        if not self._calls or (is_wrong and not (is_untouched or self._redraws)):
             return
         events = self._workload.events
         limit = torch._dynamo.config.patch(recompile_limit=_RECOMPILE_LIMIT)
@@ -242,7 +243,7 @@ class Attacking:
             is_new = False
             for pattern in (*PATTERNS, *map(repr, sorted(numbers - {0, 1})[:_MAX_OUTCOMES])):
                 attack = _Attack(place.words(pattern), forced=(place, pattern))
-                if self._results(attack, arcs=Counter()).is_refused:
+                if self._results(attack, is_looked_at=True).is_refused:
                     continue
                 is_other = any(self._conditions.near.get(outcome) == 0 for outcome in missing)
                 is_new |= is_other
@@ -254,7 +255,7 @@ class Attacking:
         if not self._conditions.missing():
             return {}
         with self._assigned.noting() as own:
-            self._results(_Attack(), arcs=Counter())
+            self._results(_Attack(), is_looked_at=True)
         same = list(own)
         varied_count = 0
         forms = self._arguments[0].forms
@@ -264,7 +265,7 @@ class Attacking:
             if not variant.edits or other_forms != forms or varied_count == _MAX_VARIED:
                 continue
             with self._assigned.noting() as others:
-                results = self._results(_Attack(variant=number), arcs=Counter())
+                results = self._results(_Attack(variant=number), is_looked_at=True)
             if not results.is_refused:
                 varied_count += 1
                 same = [place for place in same if _is_alike(own[place], others.get(place, []))]
@@ -291,7 +292,7 @@ class Attacking:
         self, attack: Callable[[str], _Attack], outcome: Outcome, code: str
     ) -> float | None:
         """Measure how far a call with a change is from an outcome; None if it doesn't get there."""
-        results = self._results(attack(code), arcs=Counter())
+        results = self._results(attack(code), is_looked_at=True)
         return None if results.is_refused else self._conditions.near.get(outcome)
 
     @property
@@ -319,7 +320,9 @@ class Attacking:
         # Each trial makes the program's own calls anyway; these show what they reach.
         for at, call in enumerate(self._calls):
             arcs: Arcs = Counter()
-            self._make([(call, _UNCHANGED)], draw=at, arcs=arcs, is_fresh=at == 0)
+            self._make(
+                [(call, _UNCHANGED)], draw=at, arcs=arcs, is_looked_at=True, is_fresh=at == 0
+            )
             taken.update(arcs.keys())
             own_arcs = own_arcs or frozenset(arcs)
             self._step_count += arcs.total()
@@ -518,11 +521,13 @@ class Attacking:
         *,
         is_eager: bool = True,
         arcs: Arcs | None = None,
+        is_looked_at: bool = False,
         is_alike: bool = False,
     ) -> Results:
         """Make the calls of an attack; an exception is a result, too.
 
-        ``is_alike``: random numbers are the same in every row.
+        ``is_looked_at``: conditions and numbers are noted, as with ``arcs``. ``is_alike``: random
+        numbers are the same in every row.
         """
         changed = self._variants[attack.variant]
         if attack.arguments:
@@ -537,7 +542,12 @@ class Attacking:
         forcing = nullcontext() if attack.forced is None else self._assigned.forcing(*attack.forced)
         with forcing, alike:
             return self._make(
-                calls[: attack.count], draw=number, is_eager=is_eager, arcs=arcs, state=attack.state
+                calls[: attack.count],
+                draw=number,
+                is_eager=is_eager,
+                arcs=arcs,
+                is_looked_at=is_looked_at or arcs is not None,
+                state=attack.state,
             )
 
     def _make(
@@ -547,6 +557,7 @@ class Attacking:
         draw: int,
         is_eager: bool = True,
         arcs: Arcs | None = None,
+        is_looked_at: bool = False,
         state: Mapping[str, str] = {},
         is_fresh: bool = True,
     ) -> Results:
@@ -560,8 +571,8 @@ class Attacking:
         raised: BaseException | None = None
         plain = plain_of(workload.function)
         lookers: list[Looker[Any]] = [self._assigned] if self._assigned.is_needed else []
-        lookers += [] if arcs is None else [self._equal, self._conditions]
-        looking = partial(traced, Counter() if arcs is None else arcs, *lookers)
+        lookers += [self._equal, self._conditions] if is_looked_at else []
+        looking = partial(traced, arcs, *lookers)
         self._conditions.near.clear()
         # What is warned once a place is warned again after this.
         with trial.apart() as results, kept_texts() as texts, warnings.catch_warnings():
