@@ -30,7 +30,7 @@ from graphdoctor.facts.progress import TimedPrograms
 from graphdoctor.facts.recording import Recording
 from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.stack import relative
-from graphdoctor.facts.trials import Comparison, Judged
+from graphdoctor.facts.trials import AttackFailure, Comparison, Judged
 from graphdoctor.fixes.patch import Candidate, LineMap, changed_in_functions, with_fixes, without
 from graphdoctor.fixes.verdicts import Judgment, ProgramChange, Reasons, Score, is_break, score
 from graphdoctor.trials.judge import (
@@ -52,6 +52,8 @@ AGAIN = "-again"
 UNTOUCHED = "untouched"
 INDUCTOR = "inductor"
 _EAGER_AGAIN = f"{EAGER}{AGAIN}"
+_ATTACKED = "-attacked"
+"""Ends the name of a replay beside which torch.compile's own changes on other inputs are known."""
 _FLOAT64 = "float64"
 _ENOUGH = Setting(name="torch._dynamo.config.recompile_limit", value=64)
 """Under ``fullgraph``, torch raises at its limit, too; recompiles have findings of their own."""
@@ -291,7 +293,6 @@ class Trials:
 
     def _repeat(self, *names: str, coverage: bool = False) -> list[Recording]:
         def run(name: str) -> Recording:
-            is_second = name == self._second[1]
             return self.replays.replay(
                 Program(),
                 name,
@@ -302,15 +303,14 @@ class Trials:
                 coverage=coverage,
                 backend=self.trial_backend,
                 # Beside the run that compiles.
-                attacks=_EAGER_AGAIN if name == _EAGER_AGAIN or is_second else None,
-                keeps_compiled=is_second,
+                attacks=name if name == _EAGER_AGAIN else None,
             )
 
         return self.replays.in_parallel(run, names, jobs=self.jobs)
 
     def settle(self) -> None:
-        """Learn what rounding is and run the untouched program again, on other inputs, too; once,
-        and only if results differ.
+        """Learn what rounding is and run the untouched program again; once, and only if results
+        differ.
         """
         with self._settling:
             if self._is_settled:
@@ -329,7 +329,22 @@ class Trials:
             is_finished = again.exit.reason == untouched.exit.reason == "finished"
             is_known = self.reference.is_known and is_finished
             self.reference = Untouched.seen(again, untouched, is_known=is_known)
-            self._is_torch_known = True
+
+    def _learn_torchs(self) -> None:
+        """Run the untouched program with torch.compile on the other inputs, too; once, and only if
+        an edited one differs there.
+        """
+        with self._settling:
+            if not self._is_torch_known:
+                self._is_torch_known = True
+                self.on_phase("running without fixes on other inputs")
+                self.replays.replay(
+                    Program(),
+                    f"{self._untouched_name}{_ATTACKED}",
+                    backend=self.trial_backend,
+                    attacks=_EAGER_AGAIN,
+                    keeps_compiled=True,
+                )
 
     def _limit(self, *untouched: ProbeExit) -> None:
         setup = self.replays.setup
@@ -372,17 +387,17 @@ class Trials:
         if program in self._observed:
             return self._observed[program]
 
-        is_torch_known = self._is_torch_known
+        def failure_in(recording: Recording) -> AttackFailure | None:
+            attacked = recording.replay and recording.replay.attacked
+            return attacked.failure if attacked else None
 
         def is_settled(first: Recording) -> bool:
             verdict, _ = self.reference.judge(first)
-            attacked = first.replay and first.replay.attacked
-            if attacked and attacked.failure:
-                # No run of the untouched program explains what differs without torch.compile.
-                return is_torch_known or not attacked.failure.is_compiled
             is_unprovable = verdict == "unproven" and bool(self.reference.unprovable)
             is_held = holds(verdict, drops_output=drops_output)
-            return not self.reference.is_known or is_held or is_unprovable
+            is_known = self.reference.is_known and not is_unprovable
+            # Rounding explains nothing on other inputs.
+            return is_held or not is_known or failure_in(first) is not None
 
         def replay(name: str, *, earlier: str | None = None) -> Recording:
             return self.replays.replay(
@@ -398,7 +413,15 @@ class Trials:
             )
 
         name, count = f"trial-{digest_of(program)}", self.replays.count
-        observed = self.observe(twice(replay, name, is_settled, self.settle), name)
+        is_torch_known = self._is_torch_known
+        recording = twice(replay, name, is_settled, self.settle)
+        failure = failure_in(recording)
+        if failure is not None and failure.is_compiled and not is_torch_known:
+            self._learn_torchs()
+            is_second = recording.replay is not None and "earlier" in recording.replay.compared
+            last = replay(f"{name}{_ATTACKED}", earlier=name if is_second else None)
+            recording = last if last.exit.reason == "finished" else recording
+        observed = self.observe(recording, name)
         self.has_tried |= self.replays.count > count
         return self._observed.setdefault(program, observed)
 
