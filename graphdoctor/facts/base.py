@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from functools import cache
 from itertools import islice
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -47,6 +46,8 @@ class Fact:
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     _plan: ClassVar[tuple[tuple[str, Any, Any], ...]] = ()
     """Each field's name, its default and the factory of its default."""
+    _types: ClassVar[Mapping[str, Any]]
+    _shared: ClassVar[Mapping[str, str]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -103,20 +104,24 @@ class Document(Fact):
     graphdoctor_version: shared.Version
 
 
-@cache
 def field_types(fact: type[Fact]) -> Mapping[str, Any]:
     """Return the type of each field."""
-    hints = typing.get_type_hints(fact)
-    return {name: hints[name] for name, _, _ in fact._plan}
+    if "_types" not in fact.__dict__:
+        hints = typing.get_type_hints(fact)
+        fact._types = {name: hints[name] for name, _, _ in fact._plan}
+    return fact._types
 
 
-@cache
 def shared_kinds(fact: type[Fact]) -> Mapping[str, str]:
     """Return the kind of text that each field holds, for the fields whose text may be shown to
     others (``shared``).
     """
-    hints = typing.get_type_hints(fact, include_extras=True)
-    return {name: mark for name, kind in hints.items() for mark in islice(_marks(kind), 1)}
+    if "_shared" not in fact.__dict__:
+        hints = typing.get_type_hints(fact, include_extras=True)
+        fact._shared = {
+            name: mark for name, kind in hints.items() for mark in islice(_marks(kind), 1)
+        }
+    return fact._shared
 
 
 def _marks(kind: Any) -> Iterator[str]:  # noqa: ANN401 - a type
