@@ -140,7 +140,7 @@ def check_source(file: str, name: str) -> None:
         ) from None
     if isinstance(error, SyntaxError):
         shown = "".join(format_exception_only(error)).splitlines()[1:-1]
-        hint = "\n".join((f"Line {error.lineno}:", *shown)) if error.lineno else None
+        hint = "\n".join((f"{name}:{error.lineno}:", *shown)) if error.lineno else None
         raise GraphDoctorError(f"{name} isn't valid Python: {error.msg}.", hint=hint)
     if error is not None:
         raise GraphDoctorError(f"{name} isn't valid Python: {error}.")
