@@ -399,8 +399,10 @@ def failure_rows(rows: Iterable[SurveyRow]) -> Iterator[Row]:
         first = alike[0]
         tone: Tone = "bad" if first.status in _BAD else "warning"
         which = few_text([f"{row.name} {row.variant}" for row in alike], _MAX_NAMES)
+        is_same = len({failure_text(row) for row in alike}) == 1
+        message = (failure_text(first) if is_same else _pattern(first)) or "no message"
         body: list[Block] = [
-            Note(Span(failure_text(first) or "no message"), tone),
+            Note(Span(message), tone),
             Note(Span(which), "dim"),
         ]
         if first.command is not None:
@@ -414,7 +416,7 @@ def failure_rows(rows: Iterable[SurveyRow]) -> Iterator[Row]:
 
 def _pattern(row: SurveyRow) -> str:
     name = re.escape(re.split(r"[/:]", row.name)[-1])
-    return re.sub(rf"0x[0-9a-f]+|\d+|{name}", "…", failure_text(row) or "", flags=re.IGNORECASE)
+    return re.sub(rf"0x[0-9a-f]+|\d+|\b{name}\b", "…", failure_text(row) or "", flags=re.IGNORECASE)
 
 
 def _row_table(report: SurveyReport, pages: str | None) -> Table:
