@@ -416,7 +416,7 @@ def failure_rows(rows: Iterable[SurveyRow]) -> Iterator[Row]:
 
 def _pattern(row: SurveyRow) -> str:
     name = re.escape(re.split(r"[/:]", row.name)[-1])
-    return re.sub(rf"0x[0-9a-f]+|\d+|\b{name}\b", "…", failure_text(row) or "", flags=re.IGNORECASE)
+    return re.sub(rf"0x[0-9a-f]+|\d+|\b{name}", "…", failure_text(row) or "", flags=re.IGNORECASE)
 
 
 def _row_table(report: SurveyReport, pages: str | None) -> Table:
