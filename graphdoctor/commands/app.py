@@ -101,7 +101,7 @@ class Command(typer.core.TyperCommand):
                 name, text = record
                 if parameter.param_type_name == "argument":
                     # Without the type in Python's words; the usage line says what can be repeated.
-                    name = name.partition(" <")[0].rstrip(".")
+                    name = parameter.metavar or parameter.name
                 sections[_heading(parameter)].append(
                     (name, text if IS_ALL_SHOWN in ctx.meta else _FIRST.split(text)[0])
                 )

@@ -418,9 +418,8 @@ class Trials:
         failure = failure_in(recording)
         if failure is not None and failure.is_compiled and not is_torch_known:
             self._learn_torchs()
-            is_second = recording.replay is not None and "earlier" in recording.replay.compared
-            last = replay(f"{name}{_ATTACKED}", earlier=name if is_second else None)
-            recording = last if last.exit.reason == "finished" else recording
+            beside = twice(replay, f"{name}{_ATTACKED}", is_settled, self.settle)
+            recording = beside if beside.exit.reason == "finished" else recording
         observed = self.observe(recording, name)
         self.has_tried |= self.replays.count > count
         return self._observed.setdefault(program, observed)

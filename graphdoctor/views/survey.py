@@ -401,10 +401,7 @@ def failure_rows(rows: Iterable[SurveyRow]) -> Iterator[Row]:
         which = few_text([f"{row.name} {row.variant}" for row in alike], _MAX_NAMES)
         is_same = len({failure_text(row) for row in alike}) == 1
         message = (failure_text(first) if is_same else _pattern(first)) or "no message"
-        body: list[Block] = [
-            Note(Span(message), tone),
-            Note(Span(which), "dim"),
-        ]
+        body: list[Block] = [Note(Span(message), tone), Note(Span(which), "dim")]
         if first.command is not None:
             body.append(Code(first.command, "shell", show="long"))
         if first.traceback is not None and number < _MAX_TRACEBACKS:

@@ -20,7 +20,14 @@ from graphdoctor.facts.reading import read_fact
 from graphdoctor.facts.recording import BreakEffect, BreakReason, BreakRecord, Recording
 from graphdoctor.facts.run import ProbeExit, Setting
 from graphdoctor.facts.spec import RunSpec
-from graphdoctor.facts.trials import Attacked, Comparison, Difference, Replay, ResultKind
+from graphdoctor.facts.trials import (
+    Attacked,
+    AttackFailure,
+    Comparison,
+    Difference,
+    Replay,
+    ResultKind,
+)
 from graphdoctor.fixes import search as engine
 from graphdoctor.fixes.options import Sources
 from graphdoctor.fixes.patch import Candidate, FileChange, Options, SearchOptions, SearchResult
@@ -811,6 +818,25 @@ def test_trials_get_as_long_as_the_runs_without_fixes_took(patient, untouched_s,
     searched = patient(peeling, THREE, untouched_s=untouched_s)
     tried = searched.treated(budget_s=0.5).treatment.tried
     assert "".join(name for name, verdict, *_ in told(tried) if verdict == "verified") == verified
+
+
+def test_rounding_is_settled_too_once_torchs_own_changes_are_known(patient):
+    """On other inputs, an edit gives what torch.compile makes of the untouched program; on its own
+    calls, it rounds otherwise.
+    """
+    (difference,) = differing().differences
+    failure = AttackFailure(text="x is zero", code="", is_compiled=True, difference=difference)
+    both = Replay(compared={"eager": differing()}, attacked=Attacked(count=1, failure=failure))
+    beside = Replay(compared={"eager": differing()}, attacked=Attacked(count=1))
+    searched = patient(
+        MEND_3,
+        A,
+        special={"trial a": runs().replace(replay=both), "trial a-attacked": runs().replace(replay=beside)},
+    )  # fmt: skip
+    assert told(searched.treated().treatment.tried) == [("a", "verified", 1, True)]
+    assert [name for name in searched.script.asked if name.endswith(("-attacked", "-attacked-again"))] == [
+        "untouched-attacked", "trial a-attacked", "trial a-attacked-again"
+    ]  # fmt: skip
 
 
 def paired(ratio: float, backend: str, *, spread: float = 0.02, turns: int = 21) -> PairedTime:

@@ -320,9 +320,7 @@ class Attacking:
         # Each trial makes the program's own calls anyway; these show what they reach.
         for at, call in enumerate(self._calls):
             arcs: Arcs = Counter()
-            self._make(
-                [(call, _UNCHANGED)], draw=at, arcs=arcs, is_looked_at=True, is_fresh=at == 0
-            )
+            self._make([(call, _UNCHANGED)], draw=at, arcs=arcs, is_fresh=at == 0)
             taken.update(arcs.keys())
             own_arcs = own_arcs or frozenset(arcs)
             self._step_count += arcs.total()
@@ -546,7 +544,7 @@ class Attacking:
                 draw=number,
                 is_eager=is_eager,
                 arcs=arcs,
-                is_looked_at=is_looked_at or arcs is not None,
+                is_looked_at=is_looked_at,
                 state=attack.state,
             )
 
@@ -571,6 +569,7 @@ class Attacking:
         raised: BaseException | None = None
         plain = plain_of(workload.function)
         lookers: list[Looker[Any]] = [self._assigned] if self._assigned.is_needed else []
+        is_looked_at |= arcs is not None
         lookers += [self._equal, self._conditions] if is_looked_at else []
         looking = partial(traced, arcs, *lookers)
         self._conditions.near.clear()
